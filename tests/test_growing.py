@@ -12,7 +12,7 @@ import pytest
 
 from anonpipe.columns import Column
 from anonpipe.encoding.quantiles import Radix
-from anonpipe.encoding.rounding import Rounding
+from anonpipe.encoding.shares import Rounding
 from anonpipe.encoding.tracers import UnitTracer
 from anonpipe.errors import InputError, JobError
 from anonpipe.job.model import parse_job

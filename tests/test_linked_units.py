@@ -20,7 +20,7 @@ from anonpipe.job.linked import FIRST, PART, ROW, linked_job
 from anonpipe.job.model import parse_job
 from anonpipe.job.wide import ROWS, UnitLayout
 from anonpipe.pipeline.preview import preview
-from anonpipe.pipeline.tasks import link, unfold
+from anonpipe.pipeline.tasks import unfold
 from anonpipe.pipeline.tasks.write import compared_names
 from anonpipe.pipeline.units import fold
 from anonpipe.source import open_source
@@ -186,7 +186,7 @@ def test_rows_that_differ_from_the_records_are_refused(tmp_path, outcome, damage
     layout = UnitLayout("person", "t", ("born",), ("t", "level"), (1, 2, 3), (), linked=True)
     parts = [FIRST, "early", FIRST, "early", "early"]
     records = pa.table({PART: parts, "born": [1, 2, 3, 4, 5], "t": [1, 5, 2, 7, 3], "level": [1.0, 2, 3, 4, 5]})
-    made = link.Linked(
+    made = unfold.Linked(
         np.array([0, 1, 2, 4, 3]), np.array([0, 0, 2, 2, 2]), np.array([0, 0, 1, 1, 1]), pa.array([1, 5, 2, 3, 7])
     )
     schema = pa.schema([("person", pa.int64()), ("born", pa.int64()), ("t", pa.int64()), ("level", pa.float64())])
@@ -234,8 +234,8 @@ def test_links_are_those_of_all_permutations(seed):
     columns = {"u": {"role": "unit"}, "t": {"kind": "integer"}, "x": {"kind": "continuous"}}
     job = parse_job({"input": "a", "output": "b", "k": 5, "columns": columns})
     layout = UnitLayout("u", "t", (), ("t", "x"), (1, 2, 3, 4), (), True, ("x",))
-    unit, place = link._units_of(records, job, layout)
-    sought, left, gap = link._compared(records, job, layout)
+    unit, place = unfold._units_of(records, job, layout)
+    sought, left, gap = unfold._compared(records, job, layout)
     row, wants = records.column(ROW).to_numpy(), records.column(ROWS).to_numpy()
     firsts = np.flatnonzero(row == 1).tolist()
     chains = [[record] for record in firsts]
@@ -270,15 +270,15 @@ def test_units_end_with_what_no_row_follows(seed):
     columns = {"u": {"role": "unit"}, "x": {"kind": "continuous"}, "s": {"kind": "categorical"}}
     job = parse_job({"input": "a", "output": "b", "k": 5, "columns": columns})
     layout = UnitLayout("u", None, (), ("x", "s"), (1, 2, 3, 4), (), True, ("x",))
-    unit, place = link._units_of(records.append_column("s (row before)", before), job, layout)
+    unit, place = unfold._units_of(records.append_column("s (row before)", before), job, layout)
     died = records.column("s").to_numpy(zero_copy_only=False) == "dead"
     assert (died & (place > 0)).sum() > 20 and not (died & (place + 1 < np.bincount(unit)[unit])).any()
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_every_record_is_in_one_unit(seed, monkeypatch):
-    monkeypatch.setattr(link, "_ASSIGNED", 7)
-    monkeypatch.setattr(link, "FILE_ROWS", 60)
+    monkeypatch.setattr(unfold, "_ASSIGNED", 7)
+    monkeypatch.setattr(unfold, "FILE_ROWS", 60)
     rng = np.random.default_rng(seed)
     records = _records(rng, 40)
     drop = np.flatnonzero((records.column(ROW).to_numpy() == rng.integers(1, 4)) & (rng.random(len(records)) < 0.6))
@@ -287,7 +287,7 @@ def test_every_record_is_in_one_unit(seed, monkeypatch):
     job = parse_job({"input": "a", "output": "b", "k": 5, "columns": columns})
     cells = SimpleNamespace(names=["t"], grid=lambda _: Grid(1.0, 0.0, 60.0))
     fitted = SimpleNamespace(job=job, cells=cells, schema=pa.schema([("t", pa.int64())]))
-    made = link.linked(records, fitted, UnitLayout("u", "t", (), ("t", "x"), (1, 2, 3, 4), (), True, ("x",)))
+    made = unfold.linked(records, fitted, UnitLayout("u", "t", (), ("t", "x"), (1, 2, 3, 4), (), True, ("x",)))
     assert sorted(made.record) == list(range(len(records)))
     begins = np.flatnonzero(np.diff(made.unit, prepend=-1))
     firsts = np.flatnonzero(records.column(ROW).to_numpy() == 1)

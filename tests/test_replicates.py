@@ -13,10 +13,9 @@ import pytest
 from scipy import stats
 
 from anonpipe import combine, engine
-from anonpipe.audience import Audience
 from anonpipe.engine import Task, in_process
 from anonpipe.errors import AnonpipeError, InputError
-from anonpipe.evaluate.measurement import Figure
+from anonpipe.evaluate.measurement import Audience, Figure
 from anonpipe.pipeline import run as pipeline
 from anonpipe.pipeline.evaluation import search
 from anonpipe.pipeline.evaluation.measures import pieces

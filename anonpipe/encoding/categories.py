@@ -11,8 +11,7 @@ import numpy as np
 from numba import njit
 from scipy.special import expit, log_expit
 
-from anonpipe.kernels.points import largest_group
-from anonpipe.kernels.principal import split_rows
+from anonpipe.kernels.points import largest_group, split_rows
 from anonpipe.types import FloatArray, IntArray
 
 _ROUNDS = 1_000

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numba import njit
 
-from anonpipe.kernels.points import largest_group
-from anonpipe.kernels.principal import block_order
+from anonpipe.kernels.points import block_order, largest_group
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
 _COMMON = 0.05  # Share of the records without a value from which on a set of known columns is looked at by itself

@@ -1,4 +1,4 @@
-"""Categories and nulls shared out among the parts of a table, where masked records are synthetic.
+"""Counts of categories and nulls, shared out among the parts of a table, rounded, and drawn where they are small.
 
 Synthetic records of a part need not have the categories of its persons. The table's count of each category is shared
 out among the parts by their masked features.
@@ -6,22 +6,25 @@ out among the parts by their masked features.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 
+from anonpipe.columns import Kind
 from anonpipe.encoding.cells import ColumnEncoder
-from anonpipe.encoding.features import CategoryBlock, FeatureEncoder, NumberBlock
+from anonpipe.encoding.features import CategoryBlock, ConditioningEncoder, FeatureEncoder, NumberBlock
 from anonpipe.encoding.matching import ScoreMap, ValueScores
-from anonpipe.encoding.pair_tables import SmallCells, fit_margins
-from anonpipe.encoding.rounding import RoundedColumns, counted_blocks
+from anonpipe.encoding.quantiles import Radix
 from anonpipe.errors import InputError
+from anonpipe.kernels.points import sort_groups
 from anonpipe.moments import Expected, Moments
-from anonpipe.types import FloatArray, IntArray
+from anonpipe.rng import generator, keyed, number_keys
+from anonpipe.types import BoolArray, FloatArray, IntArray
 
-_ROUNDS = 100
+_SHARING_ROUNDS = 100
 _SMALLEST = 1e-6
 
 
@@ -34,7 +37,7 @@ def share_out(mass: FloatArray, totals: IntArray, sizes: IntArray) -> IntArray:
     if totals.sum() != sizes.sum() or (totals < 0).any():
         raise ValueError("counts of categories and sizes of partitions do not add up to the same")
     above_zero = np.maximum(mass, _SMALLEST * np.maximum(sizes, 1)[:, None]) * (totals > 0)
-    fitted = fit_margins(above_zero, sizes, totals, rounds=_ROUNDS, close=None)
+    fitted = fit_margins(above_zero, sizes, totals, rounds=_SHARING_ROUNDS, close=None)
     counts, left, carried = np.zeros(mass.shape, dtype=np.int64), totals.astype(np.int64), np.zeros(len(totals))
     for partition, size in enumerate(sizes):
         wanted = fitted[partition] + carried
@@ -212,3 +215,292 @@ def _mass(block: NumberBlock | CategoryBlock, categories: int, masked: FloatArra
 
 
 RECORDS: tuple[type, ...] = (Demand, Shares, Moments, ScoreMap)  # What lies on disk between counting and decoding
+
+
+# --- Counts rounded at random to multiples of a base, always the same way ---------------------------------------------
+# Random rounding to a base (Fellegi 1975, "Controlled random rounding", Survey Methodology 1) is unbiased; drawn
+# again at every release it is averaged away. So the draw follows from a key, as in the cell-key method of the
+# Australian Bureau of Statistics (Fraser & Wooton 2005; Thompson, Broadfoot & Elazar 2013): here from the secret, the
+# category and the multiple that the count has passed. A rounded count then never falls when the count rises, one
+# person more changes it with a chance of one over the base, and in all releases a count has one answer.
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """How counts are rounded."""
+
+    base: int  # To multiples of which
+    key: bytes  # Of the secret and the job, whatever the records
+    fresh: bytes = b""  # Of the records, too: for what is drawn again where these are others
+
+    def count(self, count: int, *cell: str) -> int:
+        """A count rounded, by the cell's own thresholds: r of c = q base + rest is up with chance rest / base."""
+        passed, rest = divmod(count, self.base)
+        drawn = number_keys(keyed(self.key, *cell), np.array([passed], dtype=np.int64))[0]
+        return self.base * (passed + (rest > int(drawn % np.uint64(self.base))))
+
+    def of_two(self, means: FloatArray, one: Sequence[str], other: Sequence[str]) -> FloatArray:
+        """Counts of two columns rounded like `count`, and means of empty cells: a count of one is up if such a mean is.
+
+        Shapes: means (n_levels, n_levels); one, other: the name of the column, then those of its levels.
+        """
+        rows, columns = (
+            np.frombuffer(b"".join(keyed(self.key, name, level)[:8] for level in levels), dtype=np.uint64)
+            for name, *levels in (one, other)
+        )
+        passed, rest = np.divmod(means, self.base)
+        key = keyed(self.key, "two columns", one[0], other[0])
+        cells = number_keys(
+            key, number_keys(key, np.add.outer(rows, number_keys(key, columns))) + passed.astype(np.uint64)
+        )
+        return np.asarray(self.base * (passed + (rest > cells / 2.0**64 * self.base)))
+
+    def thinned(self, found: Radix, name: str, at: int) -> Radix:
+        """Some values of a column and class without a twentieth at random, at least two multiples of the base.
+
+        Exact means would show who joined. Without one record of twenty a mean moves by 0.23 of its sampling error.
+        """
+        without = min(max(2 * self.base, found.total // 20), max(0, found.total - self.base))
+        return found.thinned(without, generator(self.fresh, f"thinned {name}", at))
+
+    def counts(self, counts: IntArray, name: str, cells: Sequence[str]) -> IntArray:
+        """Counts of a column rounded, the commonest taking the rest; all others go down where records are few."""
+        rest = int(counts.argmax())
+        made = np.array([self.count(int(each), name, cell) for each, cell in zip(counts, cells, strict=True)])
+        if made.sum() - made[rest] > counts.sum():
+            made = counts - counts % self.base
+        made[rest] = counts.sum() - (made.sum() - made[rest])
+        return made
+
+
+@dataclass(frozen=True, eq=False)
+class RoundedColumns:
+    """The columns whose decoding looks at counts, and how these are rounded."""
+
+    rounding: Rounding  # Of all of them
+    blocks: tuple[NumberBlock | CategoryBlock, ...]  # Categories, ordinals, and numbers with nulls
+    cells: tuple[tuple[str, ...], ...]  # The categories of each, null last; of a number that it is there, and null
+
+    @classmethod
+    def fit(cls, rounding: Rounding, cells: ColumnEncoder, features: FeatureEncoder) -> RoundedColumns:
+        """Those of a table."""
+        blocks = counted_blocks(features)
+        known = (
+            cells.categories[each.name].to_pylist() if each.name in cells.categories else ["there"] for each in blocks
+        )
+        return cls(rounding, blocks, tuple((*map(str, each), "null, of no category") for each in known))
+
+    def counts(self, at: int, counts: IntArray) -> IntArray:
+        """Counts of one of the columns, rounded."""
+        return self.rounding.counts(counts, self.blocks[at].name, self.cells[at])
+
+    def put(self, cells: FloatArray, rng: np.random.Generator) -> FloatArray:
+        """A copy of cells in which a few random records change category or null, so that counts are rounded."""
+        given = cells.copy()
+        for at, block in enumerate(self.blocks):
+            column, size = given[:, block.position], len(self.cells[at])
+            missing, of_number = np.isnan(column), isinstance(block, NumberBlock)
+            if isinstance(block, NumberBlock) and not block.ordinal:
+                codes = missing.astype(np.int64)  # whether it is there
+            else:
+                codes = np.where(missing, size - 1, np.nan_to_num(column)).astype(np.int64)
+            counts = np.bincount(codes, minlength=size)
+            lacking = self.counts(at, counts) - counts
+            moved = _moved(codes, lacking, rng)
+            new = np.repeat(np.arange(size), np.maximum(lacking, 0))
+            given[moved, block.position] = np.where(of_number & (new == size - 1), np.nan, new)
+        return given
+
+
+def counted_blocks(features: FeatureEncoder) -> tuple[NumberBlock | CategoryBlock, ...]:
+    """The columns whose decoding looks at counts: categories, ordinals, and numbers with nulls."""
+    numbers = [block for block in features.numbers if block.ordinal or block.stop - block.start == 2]
+    return (*numbers, *features.categories)
+
+
+def _moved(codes: IntArray, lacking: IntArray, rng: np.random.Generator) -> IntArray:
+    """Records at random of the categories that have too many, in random order."""
+    shuffled = rng.permutation(len(codes))
+    order, starts = sort_groups(codes[shuffled])
+    place = np.arange(len(codes)) - np.repeat(starts[:-1], np.diff(starts))
+    most = np.repeat(np.maximum(-lacking, 0)[: len(starts) - 1], np.diff(starts))
+    return rng.permutation(shuffled[order[place < most]])
+
+
+# --- Two-way tables of masked categories, whose small cells are drawn -------------------------------------------------
+# Covariances of indicators are the cells of two-way tables: where masked records have the original's, a cell of one
+# person comes out as one. So cells of fewer than k records are drawn as another sample would have them (Poisson, of the
+# means that `likely_means` estimates), or rounded at random where a register grows (`anonpipe.encoding.shares`), and
+# the table is fitted to its margins again. Empty cells are drawn or rounded, too, by their means, where cells like them
+# have single records: if all stayed empty, each released pair of rare categories would tell that somebody has it.
+
+_ROUNDS = 2_000  # Most rounds of iterative proportional fitting
+_FITTED = 1e-6  # Records that a margin may be off at its end
+_FEW = 3.0  # So many cells, or records, are half enough to estimate means of
+_LEAST = 2.0**-20  # Records that margins lead to expect of a cell, at least
+_HELD = 1e-3  # Mass of a cell that is drawn empty: where all cells of a row are, these hold its records
+
+
+@dataclass(frozen=True)
+class Factor:
+    """A column, or its nulls, as levels with dummies of -1 and +1."""
+
+    name: str  # Of the column
+    start: int  # Its first dummy among the channels
+    levels: tuple[str, ...]  # Those with a dummy, in order
+    complete: bool  # Whether these are all; else one more has no dummy
+    masked: bool  # Whether the column is masked; else released unchanged
+
+    @property
+    def stop(self) -> int:
+        """The channel after its dummies."""
+        return self.start + len(self.levels)
+
+    def counts(self, channels: int) -> tuple[FloatArray, FloatArray]:
+        """Levels as a linear map of channels, matrix and constant: shapes (n_levels, channels) and (n_levels,)."""
+        size = len(self.levels)
+        of_dummies = np.zeros((size, channels))
+        of_dummies[np.arange(size), self.start + np.arange(size)] = 0.5
+        if self.complete:
+            return of_dummies, np.full(size, 0.5)
+        return np.vstack([of_dummies, -of_dummies.sum(axis=0)]), np.append(np.full(size, 0.5), 1.0 - size / 2)
+
+
+def factors_of(cells: ColumnEncoder, features: FeatureEncoder, conditioning: ConditioningEncoder) -> tuple[Factor, ...]:
+    """The masked categorical columns, nulls of numbers, and unchanged columns of categories."""
+    found = [
+        Factor(block.name, block.start + 1, ("null",), False, True)
+        for block in features.numbers
+        if block.stop - block.start == 2
+    ]
+    for block in features.categories:
+        names, width = _names(cells, block.name), block.stop - block.start
+        codes = block.codes if width > 1 else block.codes[1:]
+        found.append(Factor(block.name, block.start, tuple(names[code] for code in codes), width > 1, True))
+    start = features.width
+    for position, table in zip(conditioning.positions, conditioning.tables, strict=True):
+        name, kind = cells.names[position], cells.columns[position].kind
+        if kind.coded and kind is not Kind.ORDINAL:
+            names = _names(cells, name)
+            levels = tuple(names[int(code)] for code in table.argmax(axis=0))
+            found.append(Factor(name, start, levels, False, False))
+        elif table.shape[1] == 2:
+            found.append(Factor(name, start + 1, ("null",), False, False))
+        start += table.shape[1]
+    return tuple(factor for factor in found if factor.levels)
+
+
+def _names(cells: ColumnEncoder, name: str) -> list[str]:
+    """Names of a column's codes, nulls last."""
+    return [*map(str, cells.categories[name].to_pylist()), "null, of no category"]
+
+
+@dataclass(frozen=True)
+class SmallCells:
+    """Which two-way tables of a run have their small cells drawn, and how."""
+
+    factors: tuple[Factor, ...]  # The columns
+    k: int  # Cells of fewer records are small
+    rounding: Rounding | None = None  # How they are rounded in a register that grows; None where they are drawn
+
+    def changes(self, moments: Moments, rng: np.random.Generator) -> FloatArray:
+        """How many records more each two dummies have together, shape (channels, channels)."""
+        channels = len(moments.mean)
+        changes = np.zeros((channels, channels))
+        found = list(self._tables(moments))
+        all_means = likely_means([table for *_, table in found], self.k) if found else []
+        for (one, other, table), means in zip(found, all_means, strict=True):
+            if (means != table).any() or ((table > 0) & (table < self.k)).any():
+                drawn = self._drawn(one, other, table, means, rng)
+                change = fit_margins(drawn, table.sum(axis=1), table.sum(axis=0)) - table
+                change = change[: len(one.levels), : len(other.levels)]
+                changes[one.start : one.stop, other.start : other.stop] = change
+                changes[other.start : other.stop, one.start : one.stop] = change.T
+        return changes
+
+    def _tables(self, moments: Moments) -> Iterator[tuple[Factor, Factor, IntArray]]:
+        """Counts of every two columns of which one is masked."""
+        maps = [factor.counts(len(moments.mean)) for factor in self.factors]
+        for (one, (left, own)), (other, (right, its)) in combinations(zip(self.factors, maps, strict=True), 2):
+            if one.name != other.name and (one.masked or other.masked):
+                means = np.outer(left @ moments.mean + own, right @ moments.mean + its)
+                yield one, other, np.rint(left @ moments.scatter @ right.T + moments.n * means).astype(np.int64)
+
+    def _drawn(
+        self, one: Factor, other: Factor, table: IntArray, means: FloatArray, rng: np.random.Generator
+    ) -> FloatArray:
+        """The table with its small cells drawn, margins not heeded."""
+        drawn, few = table.astype(np.float64), table < self.k
+        small = few & (table > 0)
+        if self.rounding is None:
+            drawn[few] = rng.poisson(means[few])
+        else:  # a count has one answer in all releases; means of empty cells move little
+            named = ((each.name, *each.levels, *([] if each.complete else ["others"])) for each in (one, other))
+            drawn[few] = self.rounding.of_two(np.where(small, table, means), *named)[few]
+        drawn[small] = np.maximum(drawn[small], _HELD)
+        return drawn
+
+
+def likely_means(tables: Sequence[IntArray], k: int) -> list[FloatArray]:
+    """Estimated means of cells of fewer than k records over samples like this one, others as they are; table by table.
+
+    Of cells of c records the means sum to (c + 1) times the number of cells of c + 1, on average (Robbins 1956). So
+    much is shared by empty cells in proportion to what the margins lead to expect, among cells where this is alike:
+    pairs that cannot occur stay empty where much is expected. Means of other small cells are a weighted sum of count
+    and expectation, whose weights the same identity gives. Where a table has few such cells all tables count.
+
+    Examples
+    --------
+    >>> likely_means([np.array([[40, 0], [1, 60]])], 5)[0].round(2)
+    array([[40.  ,  0.47],
+           [ 0.56, 60.  ]])
+    """
+    counts = np.concatenate([table.ravel() for table in tables]).astype(np.float64)
+    margins = ((table.sum(axis=1), table.sum(axis=0), max(1, int(table.sum()))) for table in tables)
+    expected = np.concatenate([np.outer(rows, columns).ravel() / total for rows, columns, total in margins])
+    owner, means = np.repeat(np.arange(len(tables)), [table.size for table in tables]), counts.copy()
+
+    def sums(chosen: BoolArray, values: FloatArray, by: IntArray, size: int) -> FloatArray:
+        found = np.bincount(by[chosen], weights=values[chosen], minlength=len(tables) * size)
+        return found.astype(np.float64).reshape(-1, size)
+
+    alike = np.floor(np.log2(np.maximum(expected, _LEAST))).astype(np.int64) - int(np.log2(_LEAST))
+    size = int(alike.max(initial=0)) + 1
+    place, empty = owner * size + alike, (counts == 0) & (expected > 0)
+    singles, missed = sums(counts == 1, counts, place, size), sums(empty, expected, place, size)
+    known = singles.sum(axis=0)
+    usual = known / np.maximum(missed.sum(axis=0), _LEAST) * known / (known + _FEW)
+    seen = singles + missed * usual  # Single records, and those that there would be as in all tables together
+    shares = usual + seen / (seen + _FEW) * (singles / np.maximum(missed, _LEAST) - usual)
+    means[empty] = np.minimum(shares.ravel()[place] * expected, np.maximum(expected, 1.0))[empty]
+
+    small, later = (counts > 0) & (counts < k), (counts > 1) & (counts <= k)
+    both = [sums(small, one, owner, 1) for one in (expected**2, expected * counts, counts**2)]
+    products = np.concatenate([both[0], both[1], both[1], both[2]], axis=1).reshape(-1, 2, 2)
+    targets = np.concatenate([sums(later, one * counts, owner, 1) for one in (expected, counts - 1.0)], axis=1)
+    cells, together = max(1, int(small.sum())), products.sum(axis=0)
+    sure = cells / (cells + _FEW)
+    weights = sure * np.clip(np.linalg.pinv(together) @ targets.sum(axis=0), 0.0, 1.0) + [0.0, 1.0 - sure]
+    products, targets = products + _FEW / cells * together, targets + _FEW / cells * together @ weights
+    own = np.clip((np.linalg.pinv(products) @ targets[:, :, None])[:, :, 0], 0.0, 1.0)[owner]
+    means[small] = (own[:, 0] * expected + own[:, 1] * counts)[small]
+    ends = np.cumsum([table.size for table in tables])[:-1]
+    return [part.reshape(table.shape) for part, table in zip(np.split(means, ends), tables, strict=True)]
+
+
+def fit_margins(
+    mass: FloatArray, rows: IntArray, columns: IntArray, rounds: int = _ROUNDS, close: float | None = _FITTED
+) -> FloatArray:
+    """The mass with these sums of rows and columns, by iterative proportional fitting (Deming & Stephan 1940).
+
+    It ends once rows are `close` to their sums, if that is given, or after all rounds. Shapes: (n_rows, n_columns).
+    """
+    fitted = mass.copy()
+    for _ in range(rounds):
+        sums = fitted.sum(axis=0)
+        fitted *= np.divide(columns, sums, out=np.zeros(len(sums)), where=sums > 0)
+        sums = fitted.sum(axis=1)
+        if close is not None and np.abs(sums - rows).max() <= close:
+            break
+        fitted *= np.divide(rows, sums, out=np.zeros(len(sums)), where=sums > 0)[:, None]
+    return fitted

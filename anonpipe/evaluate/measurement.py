@@ -11,11 +11,25 @@ import numpy as np
 import numpy.typing as npt
 from pydantic_core import to_jsonable_python
 
-from anonpipe.audience import Audience
 from anonpipe.errors import AnonpipeError
 from anonpipe.types import FloatArray
 
 Better = Literal["lower", "higher", "near baseline"]
+
+
+class Audience(StrEnum):
+    """For whom a figure is, and on which condition (see `anonpipe.verify.output_control`).
+
+    Each check and each measure says it of itself; what says nothing is for the steward. `OPEN` tells nothing of persons
+    or of the original. `ENOUGH` is for recipients where it rests on enough records, `SEVERAL` where it is of several
+    columns besides: the difference of one mean and the released mean are the original's. `STEWARD` never leaves the
+    steward.
+    """
+
+    OPEN = "open"
+    ENOUGH = "enough records"
+    SEVERAL = "enough records and several columns"
+    STEWARD = "steward"
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,7 @@ from typing import NamedTuple
 import numba as nb
 import numpy as np
 
-from anonpipe.kernels.points import add_row, squared_distances
-from anonpipe.kernels.principal import split_recursively, split_rows
+from anonpipe.kernels.points import add_row, split_recursively, split_rows, squared_distances
 from anonpipe.types import FloatArray, IntArray
 
 # Queries bound branches, then leaves, then look at records, along axes that the compiler vectorises; distances are

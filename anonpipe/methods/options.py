@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable
-from functools import partial
 from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
@@ -78,17 +77,14 @@ class ScopedMaskOptions(MaskOptions):
 OF_THE_RUN = {"rng", "k", "classes", "class_shares", "categories", "n_table", "statistics"}
 
 
-def options_of(
-    function: Callable[..., Any], about: str, base: type[MethodOptions], **changed: Any
-) -> type[MethodOptions]:
+def options_of(function: Callable[..., Any], about: str, base: type[MethodOptions]) -> type[MethodOptions]:
     """The model of a method's options, from the keyword arguments of its function, their limits and defaults.
 
-    Limits stand in annotations (`Annotated[float, Field(ge=0)]`). `changed` are fields of `base` with other defaults.
-    The model of `mdav_1` is called `Mdav1Options`.
+    Limits stand in annotations (`Annotated[float, Field(ge=0)]`). The model of `mdav_1` is called `Mdav1Options`.
     """
     name = "".join(map(str.capitalize, function.__name__.split("_"))) + "Options"
     hints = get_type_hints(function, include_extras=True)
-    fields: dict[str, Any] = {"method": (Literal[function.__name__], ...)} | changed
+    fields: dict[str, Any] = {"method": (Literal[function.__name__], ...)}
     for parameter in inspect.signature(function).parameters.values():
         if parameter.kind is parameter.KEYWORD_ONLY and parameter.name not in OF_THE_RUN:
             fields[parameter.name] = (hints[parameter.name], parameter.default)
@@ -140,6 +136,13 @@ class ClassGroupingOptions(GroupingOptions):
     refine: Refine = False
 
 
-UNBLOCKED: dict[str, Any] = {"block_rows": (int | None, Field(default=None, ge=10))}  # The whole partition at once
+class UnblockedOptions(GroupingOptions):
+    """Options of methods that are quick enough for a whole partition at once."""
 
-grouping_options = partial(options_of, base=GroupingOptions)
+    block_rows: int | None = Field(default=None, ge=10)
+
+
+class UnblockedClassOptions(UnblockedOptions):
+    """The same for those that mix classes."""
+
+    refine: Refine = False

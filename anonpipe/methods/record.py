@@ -15,7 +15,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from anonpipe.columns import Column
 from anonpipe.errors import JobError
-from anonpipe.methods.options import OF_THE_RUN, MethodOptions
+from anonpipe.methods.options import OF_THE_RUN, GroupingOptions, MethodOptions, ScopedMaskOptions, options_of
 from anonpipe.moments import Expected, GroupedMoments, GroupSpread, NoiseScatter
 from anonpipe.types import FloatArray
 
@@ -63,9 +63,11 @@ class Method:
     """What every method tells. How it works stands at its function, and not there again what stands here."""
 
     function: Callable[..., Any]  # The method; its name is what the job calls it
+    summary: str = ""  # What it does, in a sentence
     # What a job can tell it: a model whose field `method` is the name, and whose other fields are parameters of the
-    # function or of the stages around it. None for a method that no job names.
-    options: type[MethodOptions] | None
+    # function or of the stages around it; with a summary one is made of the function. None for what no job names.
+    options: type[MethodOptions] | None = None
+    base: type[MethodOptions] = MethodOptions  # The options that all such methods have
     published: str  # Name in the literature
     reference: str  # DOI and place
     cost: str  # Time and memory, in n records of w columns
@@ -75,6 +77,8 @@ class Method:
     warns: Callable[[Any], str | None] = nothing  # `warns(options)`: what the steward should know of them before a run
 
     def __post_init__(self) -> None:
+        if self.summary:
+            object.__setattr__(self, "options", options_of(self.function, self.summary, self.base))
         if self.options is None:
             return
         if get_args(self.options.model_fields["method"].annotation) != (self.name,):
@@ -127,6 +131,7 @@ class Grouping(Method):
     draws: bool = False  # Whether the groups depend on `rng`
     # Whether it takes `classes`, codes of shape (n_rows,), and `class_shares`, those of the whole table
     classes: bool = False
+    base: type[MethodOptions] = GroupingOptions
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -242,6 +247,7 @@ class Masker(Replacing):
     expect: Callable[..., Expected | None] | None
     # What a released record stands for: the `person` whose record it was made from, a `group` of k or more, or neither
     link: Link
+    base: type[MethodOptions] = ScopedMaskOptions
     exact_columns: bool = False  # Whether the values of each column are kept exactly with the default options
     # Whether what it releases is of the columns' own scale, such as ends of intervals, and means nothing of scores: a
     # job that says nothing then masks values as they are

@@ -8,8 +8,7 @@ import numba as nb
 import numpy as np
 import numpy.typing as npt
 
-from anonpipe.kernels.points import checked_features, dot
-from anonpipe.kernels.principal import principal_direction
+from anonpipe.kernels.points import checked_features, dot, principal_direction
 from anonpipe.types import FloatArray, IntArray
 
 KeyArray = npt.NDArray[np.uint64]

@@ -18,10 +18,10 @@ from anonpipe.encoding.features import ClassColumn, ConditioningEncoder, Feature
 from anonpipe.encoding.identifiers import UnitColumn
 from anonpipe.encoding.probabilities import ProbabilityDecoder
 from anonpipe.encoding.rare import Extremes, Suppression
-from anonpipe.encoding.rounding import RoundedColumns, Rounding
 from anonpipe.encoding.rules import RuleBook, RuleCounts
 from anonpipe.encoding.scan import SCAN_RECORDS, Scan
 from anonpipe.encoding.scores import Draws, Scores
+from anonpipe.encoding.shares import RoundedColumns, Rounding
 from anonpipe.encoding.values import with_nullable_types
 from anonpipe.encoding.weights import Replicates, SamplingWeight
 from anonpipe.job.csv_format import CsvFormat

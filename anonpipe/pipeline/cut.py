@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from anonpipe.encoding.rounding import Rounding
+from anonpipe.encoding.shares import Rounding
 from anonpipe.job.model import Job
 from anonpipe.partition.strata import UnitSets
 

@@ -21,7 +21,7 @@ from anonpipe.columns import Column, Kind
 from anonpipe.encoding import disclosure as keys
 from anonpipe.encoding.disclosure import NULL
 from anonpipe.encoding.row_hash import row_numbers
-from anonpipe.encoding.totals import TotalLine
+from anonpipe.encoding.scan import TotalLine
 from anonpipe.encoding.tracers import Tracer
 from anonpipe.encoding.values import numbers, plain_type
 from anonpipe.errors import InputError, plural

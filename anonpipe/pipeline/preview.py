@@ -16,18 +16,12 @@ from anonpipe.columns import Kind
 from anonpipe.encoding.identifiers import (
     SAMPLED_ROWS,
     Repeats,
-    digest_writers,
-    joined,
     keep_in,
     repeats_in,
     runs_in,
-    some_units,
     warn_of_repeats,
 )
 from anonpipe.encoding.row_hash import added, contents_of, counted, keyed_rows, row_lanes
-from anonpipe.encoding.rules import RuleCounts
-from anonpipe.encoding.scan import Scan, merge_scans, scan_batch
-from anonpipe.encoding.totals import TotalLine
 from anonpipe.encoding.tracers import Tracer, comparable_sketches
 from anonpipe.encoding.values import plain_type
 from anonpipe.engine import default_workers
@@ -47,13 +41,13 @@ from anonpipe.pipeline.procedure.record import options_text
 from anonpipe.pipeline.resolve import check_whole, counted_units, job_digest, resolve, unit_of
 from anonpipe.pipeline.run import without_measures
 from anonpipe.pipeline.start import check_input, needs_workers, prepared, refuse_other_table
-from anonpipe.pipeline.tasks.scan import FEWEST_HELD, held_of_units, held_rows, unit_in_strata, unit_tracer, units_in
+from anonpipe.pipeline.tasks.scan import FEWEST_HELD, InputCounts, held_rows
 from anonpipe.progress import OnProgress
 from anonpipe.rng import keyed, steward_secret
 from anonpipe.source import Source, Unit, opened, read_batches
 from anonpipe.storage import release
 from anonpipe.storage.release_log import REMEDY, Overlaps, Trace, find_overlaps, refusal_error
-from anonpipe.storage.sketch import Sketch, UnitSums
+from anonpipe.storage.sketch import Sketch
 from anonpipe.storage.staging import scratch
 from anonpipe.types import BoolArray, IntArray
 from anonpipe.verify import words
@@ -182,21 +176,23 @@ def preview(job: Job, on_progress: OnProgress = lambda _: None) -> Preview:
         given = job
         job, source, whole, controlled = prepared(job.of_rows(source.rows), source, folder)
         scanned = _scan(job, source, folder)
-        scanned.totals.check(job.source.last_row)
+        counts, scan = scanned.counts, scanned.counts.scan
+        counts.totals.check(job.source.last_row)
         runs = runs_in(folder, job.identifiers)
-        unit, of_units = unit_of(job, repeats_in(runs, scanned.counted, job.k - 1))
+        unit, of_units = unit_of(job, repeats_in(runs, [scanned.repeats], job.k - 1))
         pairs = runs_in(folder, (*job.identifiers, "in strata"))[-1]
-        check_whole(job, unit, scanned.in_strata, pairs)
-        unit = None if unit is None else unit.with_constant(scanned.of_units, job.columns)
+        check_whole(job, unit, [scanned.in_strata], pairs)
+        unit = None if unit is None else unit.with_constant(counts.of_units, job.columns)
         if whole is not None and unit is not None:
             unit = whole.with_strata(unit, job)
-    check_counts(job.parsed_rules, scanned.rules, job.k)
-    resolved = resolve(job, source.schema, scanned.scan, unit, whole is not None)
+    check_counts(job.parsed_rules, counts.rules, job.k)
+    resolved = resolve(job, source.schema, scan, unit, whole is not None)
     fitted = resolved.fitted
     encoder, strata, method = fitted.cells, fitted.strata, fitted.procedure
     digests = resolved.digest, job_digest(job, unit)
     sketches = comparable_sketches(scanned.sketches)
-    trace = Trace(*digests, source.rows, tuple(job.released), sketches, counted_units(job, scanned.sums))
+    sums = counted_units(job, [] if counts.changed is None else [counts.changed.sums])
+    trace = Trace(*digests, source.rows, tuple(job.released), sketches, sums)
     if whole is not None:
         trace = replace(trace, rows=whole.rows, columns=whole.released, sketches=comparable_sketches(whole.sketches))
     if controlled is not None:
@@ -213,7 +209,7 @@ def preview(job: Job, on_progress: OnProgress = lambda _: None) -> Preview:
     refused = failing or (overlaps.problems and job.repeat.allow is None)
     verdict: Verdict | None = None
     if refused or source.rows > MASKED_ROWS:
-        of_run = [] if job.identifiers else warn_of_repeats(scanned.sample, source.rows, scanned.key)
+        of_run = [] if job.identifiers else warn_of_repeats(scanned.sample, source.rows, counts.key)
     else:
         verdict, of_run = without_measures(given, on_progress)
     failing += _failed(job, verdict)
@@ -256,7 +252,7 @@ def preview(job: Job, on_progress: OnProgress = lambda _: None) -> Preview:
         recoded=() if controlled is None else controlled.figures,
         recoded_in_short="" if controlled is None else controlled.in_short,
         again=overlaps.again,
-        scenarios=tuple(_scenarios(job, scanned.classes, scanned.scan.rows if unit is None else unit.distinct)),
+        scenarios=tuple(_scenarios(job, scanned.classes, scan.rows if unit is None else unit.distinct)),
         covariance=_covariance(verdict),
         exit_code=_exit_code(job, overlaps, failing),
     )
@@ -343,77 +339,46 @@ def _repeats(job: Job, overlaps: Overlaps) -> list[str]:
 
 @dataclass(frozen=True)
 class _Scanned:
-    """The scan, unmet conditions of analyses, repeats of identifiers, and sketches for the release logs."""
+    """The counts of the input, unmet conditions of analyses, repeats of identifiers, and sketches for the logs."""
 
-    scan: Scan
+    counts: InputCounts
     unmet: list[_Requirement]
-    counted: list[list[Repeats]]
+    repeats: list[Repeats]
+    in_strata: Repeats | None
     sketches: dict[str, Sketch]
-    sums: list[UnitSums]
     classes: list[list[IntArray]]
-    in_strata: list[Repeats | None]
-    of_units: list[pa.RecordBatch]  # All rows of some units
-    rules: RuleCounts
-    totals: TotalLine
     sample: list[pa.RecordBatch]  # About `SAMPLED_ROWS` rows of the released columns
-    key: bytes  # Of the start of the run
 
 
 def _scan(job: Job, source: Source, folder: Path) -> _Scanned:
     """Read the input once (twice where records are held out)."""
     tracer = Tracer.of(source.schema, job.columns, keyed(steward_secret(), "records"))
-    changed = unit_tracer(job, tracer.key)
-    share = job.measure.held_out
-    merged: Scan | None = None
-    rules = RuleCounts.none(job.parsed_rules)
     key = keyed(steward_secret(), "start", job.digest())
+    counts = InputCounts.of(job, source.rows, keep_in(folder), (key, tracer.key))
     unmet = [
         _Requirement(analysis, what)
         for analysis in job.analyses
         for what in ("subset", "event")
         if getattr(analysis, what) is not None
     ]
-    repeats, in_strata, of_units, sample = [], [], [], []
-    totals, rng = TotalLine(next(iter(job.columns))), np.random.default_rng(0)
+    sample, rng = [], np.random.default_rng(0)
     classes: list[list[IntArray]] = [[] for _ in job.measure.scenarios]
     for unit in source.units:
-        writers = digest_writers(keep_in(folder), job.identifiers, key, unit.index)
-        pairs = unit_in_strata(keep_in(folder), job, key, unit.index)
-        held = _held(job, source, unit, key) if share else None
-        for first_row, batch in read_batches(source, unit, [*tracer.names, *writers]):
-            for name, writer in writers.items():
-                writer.add(batch.column(name))
-            if pairs is not None:
-                pairs.add(joined(batch, [str(job.unit_column), *job.strata.by]))
+        held = _held(job, source, unit, key) if job.measure.held_out else None
+        for first_row, batch in read_batches(source, unit, [*tracer.names, *counts.writers]):
             tracer.add(batch)
-            totals.add(batch, list(job.released))
             drawn = rng.random(batch.num_rows) < SAMPLED_ROWS / max(1, source.rows)
             sample.append(batch.select(list(job.released)).filter(pa.array(drawn)))
             begin = first_row - unit.first_row
-            units = units_in(job, key, batch)
             rows = None if held is None else held[begin : begin + batch.num_rows]
-            kept = None if rows is None else ~held_of_units(rows, key, share, units)
-            if changed is not None:
-                changed.add(batch, kept)
-            if units is not None:
-                of_units.append(some_units(batch, units, source.rows))
+            _, units, kept = counts.add(batch, first_row, rows)
             for parts, scenario in zip(classes, job.measure.scenarios, strict=True):
                 if not scenario.tolerance:
                     parts.append(_classes(job, batch.select(scenario.knows), kept, units, key, source.rows))
-            by, enough = job.strata.by, None if units is None else (units, job.k)
-            scan = scan_batch(batch, job.columns, first_row, job.counted, kept, by, job.scored_by, enough, job.k)
-            merged = merge_scans([scan] if merged is None else [merged, scan])
-            rules = rules.with_rows(job.parsed_rules, batch, job.columns, kept)
             unmet = [item for item in unmet if not _met(job, item, batch)]
-        repeats.append([writer.close() for writer in writers.values()])
-        in_strata.append(None if pairs is None else pairs.close())
     empty = [item.analysis for item in unmet if item.what == "subset"]
     unmet = [item for item in unmet if item.what == "subset" or item.analysis not in empty]
-    sums = [] if changed is None else [changed.sums]
-    whole = merge_scans([] if merged is None else [merged])
-    return _Scanned(
-        whole, unmet, repeats, tracer.sketches, sums, classes, in_strata, of_units, rules, totals, sample, key
-    )
+    return _Scanned(counts, unmet, *counts.close(), tracer.sketches, classes, sample)
 
 
 def _classes(

@@ -25,9 +25,8 @@ from anonpipe.encoding.identifiers import (
 )
 from anonpipe.encoding.rare import Suppression, code_extremes, extremes_kept, suppress_rare
 from anonpipe.encoding.rules import RuleCounts
-from anonpipe.encoding.scan import SCAN_RECORDS, Scan, check_scan, merge_scans
+from anonpipe.encoding.scan import SCAN_RECORDS, Scan, TotalLine, check_scan, merge_scans
 from anonpipe.encoding.scores import ScoredColumn
-from anonpipe.encoding.totals import TotalLine
 from anonpipe.encoding.tracers import comparable_sketches
 from anonpipe.encoding.values import time_zones
 from anonpipe.errors import KEEP_EXTREMES, InputError, JobError, advice_on_k, plural

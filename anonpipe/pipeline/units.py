@@ -2,7 +2,7 @@
 
 The run between knows records that are units, and all that it counts, masks, attacks and measures are units. What is
 published is unfolded from the files that were measured, read again, and held against them. Of units with too many rows
-records are rows, each with the row before; the measured ones are linked into units (`pipeline/tasks/link.py`).
+records are rows, each with the row before; the measured ones are linked into units (`pipeline/tasks/unfold.py`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from anonpipe.columns import Kind
 from anonpipe.encoding.identifiers import UnitColumn, keyed_values
 from anonpipe.encoding.row_hash import identifier_lanes, keyed_rows, row_lanes, value_words
-from anonpipe.encoding.totals import TotalLine
+from anonpipe.encoding.scan import TotalLine
 from anonpipe.encoding.tracers import Tracer
 from anonpipe.encoding.values import numbers, plain
 from anonpipe.errors import InputError, plural

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from anonpipe.columns import Scalar
-from anonpipe.encoding.totals import TotalLine
+from anonpipe.encoding.scan import TotalLine
 from anonpipe.encoding.values import is_date, is_number, is_supported, numbers, of_days, plain, plain_type
 from anonpipe.propose.names import tell_life
 from anonpipe.source import Source, read_batches

@@ -9,31 +9,33 @@ follow from others are proposed as dropped: masking them one by one would contra
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import cache, partial
+from keyword import iskeyword
 from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import yaml
 
-from anonpipe.codebook import CodeBook, read_codebook
+from anonpipe.codebook import MOST_LEVELS, BookVariable, CodeBook, read_codebook
 from anonpipe.columns import Column, Kind, Role, Scalar
 from anonpipe.encoding.identifiers import agree, pairs_of
-from anonpipe.encoding.totals import TotalLine
-from anonpipe.encoding.values import plain_type
-from anonpipe.errors import JobError
+from anonpipe.encoding.scan import TotalLine
+from anonpipe.encoding.values import is_number, plain, plain_type
+from anonpipe.errors import JobError, plural
 from anonpipe.files import templates
 from anonpipe.job.analyses import DEFAULT_LIMITS, RESPONSE_WEIGHT, Needs, needs_of
 from anonpipe.job.csv_format import QUESTION
 from anonpipe.job.measure import RecipientAnalysis, usual_hold_out
 from anonpipe.propose import method_choice
-from anonpipe.propose.default_analysis import default_regression
-from anonpipe.propose.from_codebook import NOTHING, Taken, with_codebook
 from anonpipe.propose.guesses import (
     MOSTLY_STEPPED,
     Guess,
@@ -55,9 +57,21 @@ from anonpipe.propose.names import codes_for_unknown, quoted
 from anonpipe.propose.profile import MANY_CATEGORIES, Look, look_at, sample_of
 from anonpipe.propose.rules import Proposed, propose_rules
 from anonpipe.source import NO_CSV, FoundFormat, Source, found_format, opened
+from anonpipe.types import FloatArray
 
 if TYPE_CHECKING:
     from jinja2 import Template
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What was taken from a code book."""
+
+    text: str = ""  # In a line, for the steward
+    missing: str = ""  # On columns with codes for missing values; empty without any
+
+
+NOTHING = Taken()
 
 
 def propose_job(
@@ -313,3 +327,202 @@ def template(name: str) -> Template:
     environment.filters |= texts
     environment.globals |= {"Kind": Kind, "Role": Role}
     return environment.get_template(name)
+
+
+# --- What a proposal takes from a code book ---------------------------------------------------------------------------
+
+_TRUE = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+_OTHER_KIND = "CHECK: the code book says kind: {kind}, and the values are none"
+_OTHER_LEVELS = "CHECK: {count:,} distinct values of the sample are no categories of the code book, which are left out"
+_OUTSIDE = "CHECK: {count:,} values of the sample lie outside of the code book's bounds, and released ones will not"
+_OTHER_BOUNDS = "CHECK: the bounds of the code book are not two ends in their order, and were left out"
+_MISSING = (
+    "CHECK: the code book has codes for missing values of {names}: make them nulls in the input (of a CSV: list them "
+    "in input.missing)"
+)
+
+
+def with_codebook(
+    guesses: Mapping[str, Guess], looks: Sequence[Look], sample: pa.Table, book: CodeBook
+) -> tuple[dict[str, Guess], Taken]:
+    """The guesses with what a code book says of the columns, and what was taken from it."""
+    known = {one.name: one for one in book.variables}
+    found = {
+        look.name: _described(guesses[look.name], look, sample.column(look.name), known[look.name])
+        if look.name in known
+        else guesses[look.name]
+        for look in looks
+    }
+    booked = [each for each in found.values() if each.booked]
+    counts = {
+        "kinds": sum(each.kind_is_known for each in booked),
+        "bounds": sum(each.bounds is not None for each in booked),
+        "levels": sum(bool(each.levels) for each in booked),
+        "labels": sum(bool(each.label) for each in booked),
+        "units": sum(bool(each.unit_of_measure) for each in booked),
+    }
+    absent, other = len(found) - len(booked), len(known.keys() - found.keys())
+    parts = [f"{what} of {plural(number, 'column')}" for what, number in counts.items() if number]
+    text = f"From the code book: {', '.join(parts) or 'nothing'}"
+    text += f"; it does not have {plural(absent, 'column')} of the table" * (absent > 0)
+    text += f"; {plural(other, 'column')} of it are not in the table" * (other > 0)
+    missing = [quoted(name) for name, one in known.items() if name in found and one.missing]
+    return found, Taken(f"{text}.", _MISSING.format(names=", ".join(missing)) if missing else "")
+
+
+def _described(guessed: Guess, look: Look, column: pa.ChunkedArray, one: BookVariable) -> Guess:
+    """A guess with what the code book says of its column."""
+    found = replace(guessed, booked=True, label=one.label[:1000], unit_of_measure=one.unit[:100])
+    if not guessed.role.released:
+        return found
+    kind = one.kind or guessed.kind
+    levels, strange = _levels(column, one) if kind.coded else ((), 0)
+    if kind is Kind.BINARY and levels and len(levels) != 2:
+        kind = Kind.CATEGORICAL
+    if strange:
+        found = found.noted(_OTHER_LEVELS.format(count=strange))
+    if not _possible(kind, look) or (kind is Kind.ORDINAL and not levels):
+        return found if strange or one.kind is None else found.noted(_OTHER_KIND.format(kind=kind.value))
+    found = replace(found, kind=kind, kind_is_known=one.kind is not None)
+    if kind.coded:
+        return replace(found, step=None, levels=levels, ordered=kind is Kind.ORDINAL)
+    step, bounds = one.step if one.step is not None else found.step, _bounds(one, kind)
+    if outside := _outside(look, bounds) if bounds else one.bounds != (None, None):
+        found = found.noted(_OTHER_BOUNDS if outside is True else _OUTSIDE.format(count=outside))
+    return replace(found, bounds=bounds, levels=(), ordered=False, step=step)
+
+
+def _outside(look: Look, bounds: tuple[Scalar | None, Scalar | None]) -> int:
+    """How many sampled numbers lie outside of the bounds; of dates none is counted."""
+    if look.numbers is None or look.date:
+        return 0
+    low, high = (
+        end if bound is None else float(bound) for end, bound in zip((-math.inf, math.inf), bounds, strict=True)
+    )
+    return int(((look.numbers < low) | (look.numbers > high)).sum())
+
+
+def _possible(kind: Kind, look: Look) -> bool:
+    """Whether the values can be of a kind."""
+    if kind is Kind.DATE:
+        return look.date
+    if kind is Kind.INTEGER:
+        return look.numbers is not None and not look.date and look.whole
+    if kind is Kind.CONTINUOUS:
+        return look.numbers is not None and not look.date
+    return kind is not Kind.BINARY or look.distinct <= 2
+
+
+def _bounds(one: BookVariable, kind: Kind) -> tuple[Scalar | None, Scalar | None] | None:
+    """The bounds, where they are numbers (or days) in their order."""
+    low, high = one.bounds
+    wanted: tuple[type, ...] = (str,) if kind is Kind.DATE else (int, float)
+    if any(bound is not None and not isinstance(bound, wanted) for bound in one.bounds) or low == high:
+        return None
+    if low is not None and high is not None and not low < high:  # type: ignore[operator]
+        return None
+    return low, high
+
+
+def _levels(column: pa.ChunkedArray, one: BookVariable) -> tuple[tuple[Scalar, ...], int]:
+    """The categories as the column has them, by their codes or their labels; none where distinct values are others."""
+    kind = plain_type(column.type)
+    values = {value for chunk in column.chunks for value in pc.unique(plain(chunk)).to_pylist() if value is not None}
+    kept = [level for level in one.levels if str(level) not in one.missing][:MOST_LEVELS]
+    labelled = [one.texts.get(level, "") for level in kept]
+    fewest = len(values)
+    for given in (kept, labelled):
+        levels = tuple(dict.fromkeys(level for each in given if (level := _of_type(each, kind)) is not None))
+        strange = len(values - set(levels))
+        if levels and not strange:
+            return levels, 0
+        fewest = min(fewest, strange)
+    return (), fewest if one.levels else 0
+
+
+def _of_type(level: Scalar, kind: pa.DataType) -> Scalar | None:
+    """A category in the type of a column; None where it has none."""
+    import pyarrow as pa
+
+    if pa.types.is_boolean(kind):
+        return level if isinstance(level, bool) else _TRUE.get(str(level).lower())
+    if not is_number(kind):
+        return str(level) or None
+    try:
+        value = float(level)
+    except (ValueError, OverflowError):
+        return None
+    return int(value) if value.is_integer() else value if math.isfinite(value) else None
+
+
+# --- An analysis that is proposed -------------------------------------------------------------------------------------
+
+_PREDICTORS = 8
+_ROWS = 5_000  # Sampled rows that are looked at, and the fewest that have all columns
+_FEWEST = 200
+_LEVELS = 6  # Most categories of a predictor
+_FILLED = 0.95  # Least share of a column's rows that are not null
+_FOLLOWS = 0.98  # A correlation from which on one column follows from the other
+_WORD = re.compile(r"[^\W\d]\w*")
+
+
+def default_regression(looks: Sequence[Look], guesses: Mapping[str, Guess]) -> RecipientAnalysis | None:
+    """A linear model of the masked number that the other columns explain best; None where there is none."""
+    usable = [look for look in looks if _usable(look, guesses[look.name])]
+    if len(usable) < 3 or all(guesses[look.name].kind.coded for look in usable):
+        return None
+    step = -(-len(usable[0].codes) // _ROWS)
+    parts = [_columns(look, guesses[look.name])[::step] for look in usable]
+    table = np.concatenate(parts, axis=1)
+    table = table[np.isfinite(table).all(axis=1)]
+    owner = np.repeat(np.arange(len(usable)), [part.shape[1] for part in parts])
+    varies = table.std(axis=0) > 0 if len(table) else np.zeros(len(owner), dtype=bool)
+    table, owner = table[:, varies], owner[varies]
+    numbers = [at for at, place in enumerate(owner) if not guesses[usable[place].name].kind.coded]
+    if len(table) < max(_FEWEST, 2 * len(owner)) or len(set(owner)) < 3 or not numbers:
+        return None
+    correlation = np.corrcoef(table.T)
+    explained = 1.0 - 1.0 / np.diag(np.linalg.inv(correlation + 1e-6 * np.eye(len(owner))))
+    near = np.abs(correlation - np.eye(len(owner)))
+    follows = [near[at].max() > _FOLLOWS or explained[at] > _FOLLOWS for at in numbers]
+    response = max(zip(numbers, follows, strict=True), key=lambda each: (not each[1], explained[each[0]]))[0]
+    strength = np.zeros(len(usable))
+    np.maximum.at(strength, owner, np.where(near[response] > _FOLLOWS, 0.0, near[response]))
+    strength[owner[response]] = 0.0
+    best = [at for at in np.argsort(-strength, kind="stable")[:_PREDICTORS] if strength[at] > 0]
+    terms = [_term(usable[at], guesses[usable[at].name]) for at in sorted(best)]
+    name = usable[owner[response]].name
+    if not terms:
+        return None
+    formula = f"{_quoted(name)} ~ {' + '.join(terms)}"
+    with suppress(ValueError):  # a name that no formula takes
+        return RecipientAnalysis(name=f"{name} by other columns", model="linear", formula=formula)
+    return None
+
+
+def _usable(look: Look, guessed: Guess) -> bool:
+    """Whether a column is masked, known of nearly all rows, and can stand in a formula."""
+    known = guessed.role is Role.MASKED and guessed.kind is not Kind.DATE and look.filled >= _FILLED * len(look.codes)
+    few = look.distinct <= _LEVELS if guessed.kind.coded else look.numbers is not None
+    is_function = look.name in ("C", "Q")  # of formulas
+    writable = look.name.isprintable() and not is_function and not re.search(r"[\"'\\`{}\n\r]", look.name)
+    return known and few and look.distinct > 1 and writable
+
+
+def _columns(look: Look, guessed: Guess) -> FloatArray:
+    """A number as it is, categories as 0/1 columns against the first; NaN for null."""
+    if not guessed.kind.coded:
+        return look.values[:, None]
+    dummies = (look.codes[:, None] == np.arange(1, look.distinct)).astype(np.float64)
+    return np.asarray(np.where(look.codes[:, None] < 0, np.nan, dummies))
+
+
+def _term(look: Look, guessed: Guess) -> str:
+    """The column in the formula; numbers that stand for categories as such."""
+    name = _quoted(look.name)
+    return f"C({name})" if guessed.kind.coded and look.numbers is not None else name
+
+
+def _quoted(name: str) -> str:
+    plain = _WORD.fullmatch(name) and name.isascii() and not iskeyword(name)
+    return name if plain else f'Q("{name}")'

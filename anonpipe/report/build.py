@@ -9,44 +9,20 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from anonpipe.columns import Role
 from anonpipe.errors import plural
 from anonpipe.evaluate.measurement import Measurement
-from anonpipe.evaluate.utility import Estimate, ModelFit
+from anonpipe.evaluate.utility import CorrelationMatrices, Distribution, Estimate, ModelFit, SurvivalPicture
 from anonpipe.job.model import Job
-from anonpipe.report import words
+from anonpipe.report import content, words
 from anonpipe.report.compared import finite
-from anonpipe.report.content import (
-    AnalysisPart,
-    Audience,
-    CheckLine,
-    Coefficient,
-    Compared,
-    Correlations,
-    FileLine,
-    Interval,
-    MeasureLine,
-    Panel,
-    Picture,
-    Report,
-    RuleLine,
-    SizeLine,
-    SurvivalPart,
-    Treatment,
-    Unchecked,
-    UnitsPart,
-)
 from anonpipe.types import FloatArray
 from anonpipe.verify import output_control
 from anonpipe.verify.catalogue import Check
-from anonpipe.verify.verdict import Verdict
+from anonpipe.verify.verdict import AnalysisOutcome, Assessment, Verdict
 from anonpipe.verify.words import limit, line, name, rows_in_copies
-
-if TYPE_CHECKING:
-    from anonpipe.evaluate.utility import CorrelationMatrices, Distribution, SurvivalPicture
-    from anonpipe.verify.verdict import AnalysisOutcome, Assessment
 
 
 @dataclass(frozen=True)
@@ -70,24 +46,24 @@ class Facts:
     group_sizes: Sequence[Mapping[str, Any]] | None
     files: Sequence[Mapping[str, Any]]  # Name, rows, bytes and SHA-256 of each written file
     # Of the columns, for either audience; empty where nothing was measured
-    distributions: Mapping[Audience, Sequence[Distribution]]
+    distributions: Mapping[content.Audience, Sequence[Distribution]]
     correlations: CorrelationMatrices | None  # Of both tables; None where nothing was measured
     pictured: int  # Records that distributions and correlations were measured on
-    compared: Compared | None = None  # Figures of both tables, of all records, for the steward
+    compared: content.Compared | None = None  # Figures of both tables, of all records, for the steward
     # Of columns of categories their distribution in all records, by name: of the original as it was, for the steward
     categories: Mapping[str, Distribution] = field(default_factory=dict)
     # Survival curves of both tables, likewise
-    survival: Mapping[Audience, Sequence[SurvivalPicture]] = field(default_factory=dict)
-    units: UnitsPart | None = None  # Where units are released whole, and `rows` counts them
+    survival: Mapping[content.Audience, Sequence[SurvivalPicture]] = field(default_factory=dict)
+    units: content.UnitsPart | None = None  # Where units are released whole, and `rows` counts them
     rules: Sequence[Mapping[str, Any]] = ()  # Rules between columns, as in the manifest
     not_kept: Sequence[str] = ()  # What recipients must not conclude, as the manifest tells them
     digest: str = ""  # Of the job as it was given, if it is another
     constant: tuple[str, ...] = ()  # Masked columns with one value in all rows of a unit of the original
 
 
-def internal(facts: Facts, version: str | None) -> Report:
+def internal(facts: Facts, version: str | None) -> content.Report:
     """The internal report: everything."""
-    return Report(
+    return content.Report(
         audience="internal",
         source=facts.job.source.path,
         output=facts.job.output,
@@ -104,7 +80,7 @@ def internal(facts: Facts, version: str | None) -> Report:
     )
 
 
-def as_trial(report: Report) -> Report:
+def as_trial(report: content.Report) -> content.Report:
     """The internal report of a run that was to publish nothing."""
     what = "would be released" if report.passed else "would not be released"
     headline = f"Trial: {rows_in_copies(report.rows, report.copies)} {what}; nothing was published."
@@ -121,7 +97,7 @@ def _measured(assessed: Assessment) -> dict[str, Any]:
     }
 
 
-def external(facts: Facts) -> Report:
+def external(facts: Facts) -> content.Report:
     """The external report: nothing of single persons, no original moment, no place of the input."""
     k, least, series = facts.job.k, facts.least, facts.job.repeat.growing
     if series:  # counts are rounded, and what holds the original against the release would tell what they were
@@ -129,7 +105,7 @@ def external(facts: Facts) -> Report:
         facts = replace(facts, assessment=assessed, distributions={}, survival={})
     assessed = facts.assessment
     open_ones = (output_control.released_check(each.check, k, facts.rows, least) for each in assessed.not_checked)
-    return Report(
+    return content.Report(
         audience="external",
         columns=words.columns(facts.job, facts.columns, external=True, units=facts.units),
         correlations=_correlations(facts.correlations, with_original=False),
@@ -149,10 +125,10 @@ def of_two_tables(
     survival: Sequence[SurvivalPicture],
     correlations: CorrelationMatrices,
     **parts: Any,
-) -> Report:
+) -> content.Report:
     """The internal report of two tables, of which other parts are given too; how the release came about is unknown."""
     checks = _lines(verdict.checks)
-    return Report(
+    return content.Report(
         of="two tables",
         audience="internal",
         passed=verdict.passed,
@@ -175,8 +151,8 @@ def of_two_tables(
     )
 
 
-def _lines(checks: Iterable[Check]) -> tuple[CheckLine, ...]:
-    return tuple(CheckLine(**line(check).to_dict(), doubt=_doubt(check)) for check in checks)
+def _lines(checks: Iterable[Check]) -> tuple[content.CheckLine, ...]:
+    return tuple(content.CheckLine(**line(check).to_dict(), doubt=_doubt(check)) for check in checks)
 
 
 def _doubt(check: Check) -> str:
@@ -195,7 +171,7 @@ _SERIES = (
 )
 
 
-def _common(facts: Facts, audience: Audience, checks: tuple[Check, ...]) -> dict[str, Any]:
+def _common(facts: Facts, audience: content.Audience, checks: tuple[Check, ...]) -> dict[str, Any]:
     """What both reports hold."""
     job, passed = facts.job, facts.verdict.passed
     grouped = any(check.key == "group.smallest" for check in checks)
@@ -230,10 +206,11 @@ def _common(facts: Facts, audience: Audience, checks: tuple[Check, ...]) -> dict
             *overlaps,
         ),
         "checks": lines,
-        "rules": tuple(RuleLine(**each) for each in facts.rules),
+        "rules": tuple(content.RuleLine(**each) for each in facts.rules),
         "dials": words.dials(checks, [name for name, one in job.released.items() if one.role is Role.SENSITIVE]),
         "group_sizes": tuple(
-            SizeLine(smallest=one["from"], largest=one["to"], groups=one["groups"]) for one in facts.group_sizes or ()
+            content.SizeLine(smallest=one["from"], largest=one["to"], groups=one["groups"])
+            for one in facts.group_sizes or ()
         ),
         "pictures": tuple(_pictures(facts, audience)),
         "survival": tuple(map(_survival, facts.survival.get(audience, ()))),
@@ -241,11 +218,11 @@ def _common(facts: Facts, audience: Audience, checks: tuple[Check, ...]) -> dict
     }
 
 
-def _not_checked(checks: Iterable[Check]) -> tuple[Unchecked, ...]:
-    return tuple(Unchecked(what=name(check), why=limit(check)) for check in checks)
+def _not_checked(checks: Iterable[Check]) -> tuple[content.Unchecked, ...]:
+    return tuple(content.Unchecked(what=name(check), why=limit(check)) for check in checks)
 
 
-def _too_few(assessed: Assessment, k: int, least: int | None) -> tuple[Unchecked, ...]:
+def _too_few(assessed: Assessment, k: int, least: int | None) -> tuple[content.Unchecked, ...]:
     """What recipients read in place of figures on too few records."""
     fewest = output_control.fewest_records(k)
     number = f"fewer than {fewest}" if least is None else f"which may be of fewer than {fewest} units"
@@ -257,19 +234,21 @@ def _too_few(assessed: Assessment, k: int, least: int | None) -> tuple[Unchecked
         for one in assessed.analyses
         if output_control.on_too_few(one.records, rows)
     )
-    return tuple(Unchecked(what=what, why=why) for what in (*figures, *analyses))
+    return tuple(content.Unchecked(what=what, why=why) for what in (*figures, *analyses))
 
 
-def _files(facts: Facts) -> tuple[FileLine, ...]:
-    return tuple(FileLine(**{key: entry[key] for key in FileLine.model_fields}) for entry in facts.files)
+def _files(facts: Facts) -> tuple[content.FileLine, ...]:
+    return tuple(
+        content.FileLine(**{key: entry[key] for key in content.FileLine.model_fields}) for entry in facts.files
+    )
 
 
-def _pictures(facts: Facts, audience: Audience) -> Iterator[Picture]:
+def _pictures(facts: Facts, audience: content.Audience) -> Iterator[content.Picture]:
     """The columns; of categories the steward sees all records, and what there was before anything was suppressed."""
     of_all = facts.categories if audience == "internal" else {}
     for one in facts.distributions.get(audience, ()):
         column, about = facts.job.columns.get(one.name), facts.columns.get(one.name, {})
-        treatment: Treatment = "unchanged" if column is not None and column.role.unchanged else "synthetic"
+        treatment: content.Treatment = "unchanged" if column is not None and column.role.unchanged else "synthetic"
         if about.get("treatment") == "recoded":
             treatment = "recoded"
         picture = _picture(of_all.get(one.name, one), treatment, one.name in of_all)
@@ -282,8 +261,8 @@ _RECODED = "both sides after recoding ({})"
 _EXPANDED = "released weights are larger, as records stand for those that were held out, too"
 
 
-def _picture(one: Distribution, treatment: Treatment, of_all_rows: bool = False) -> Picture:
-    return Picture(
+def _picture(one: Distribution, treatment: content.Treatment, of_all_rows: bool = False) -> content.Picture:
+    return content.Picture(
         name=one.name,
         kind=one.kind.value,
         treatment=treatment,
@@ -298,16 +277,16 @@ def _picture(one: Distribution, treatment: Treatment, of_all_rows: bool = False)
     )
 
 
-def _survival(one: SurvivalPicture) -> SurvivalPart:
+def _survival(one: SurvivalPicture) -> content.SurvivalPart:
     panels = []
     for each in one.panels:
         times = tuple(round(time, 6) for time in each.times)
         original, released = (tuple(round(share, 4) for share in side) for side in (each.original, each.released))
         curves = {"times": times, "original": original, "released": released}
-        panels.append(Panel(column=each.column, group=each.group, records=each.records, **curves))
+        panels.append(content.Panel(column=each.column, group=each.group, records=each.records, **curves))
     end, drawn = one.endpoint, tuple(panels)
     columns = {"name": end.name, "time": end.time, "status": end.status}
-    return SurvivalPart(**columns, panels=drawn, left_out=one.left_out, competing=bool(end.competing))
+    return content.SurvivalPart(**columns, panels=drawn, left_out=one.left_out, competing=bool(end.competing))
 
 
 def _shares(counts: Sequence[int], of: int | None = None) -> tuple[float, ...]:
@@ -319,28 +298,28 @@ def _null_share(nulls: int | None, records: int | None) -> float | None:
     return round(nulls / records, 6) if nulls is not None and records else None
 
 
-def _correlations(found: CorrelationMatrices | None, with_original: bool) -> Correlations | None:
+def _correlations(found: CorrelationMatrices | None, with_original: bool) -> content.Correlations | None:
     if found is None or len(found.names) < 2:
         return None
     original = _matrix(found.original) if with_original else None
-    return Correlations(names=found.names, original=original, released=_matrix(found.released))
+    return content.Correlations(names=found.names, original=original, released=_matrix(found.released))
 
 
 def _matrix(values: FloatArray) -> tuple[tuple[float | None, ...], ...]:
     return tuple(tuple(round(v, 4) if math.isfinite(v) else None for v in row) for row in values.tolist())
 
 
-def figure(one: Measurement) -> MeasureLine:
+def figure(one: Measurement) -> content.MeasureLine:
     """A measure as a report has it."""
-    content = {name: value for name, value in one.to_dict().items() if name in MeasureLine.model_fields}
-    return MeasureLine(**content, disclosive=output_control.disclosive(one))
+    shown = {name: value for name, value in one.to_dict().items() if name in content.MeasureLine.model_fields}
+    return content.MeasureLine(**shown, disclosive=output_control.disclosive(one))
 
 
-def analysis_part(one: AnalysisOutcome) -> AnalysisPart:
+def analysis_part(one: AnalysisOutcome) -> content.AnalysisPart:
     """A recipient's model as the internal report has it."""
     compared = one.comparison
     coefficients = tuple(
-        Coefficient(
+        content.Coefficient(
             name=words.coefficient(c.name)
             + ("" if c.judged else f" (not judged: {plural(max(0, c.degrees or 0), 'degree')} of freedom)"),
             original=_interval(c.original),
@@ -353,11 +332,11 @@ def analysis_part(one: AnalysisOutcome) -> AnalysisPart:
     return _part_of(one, compared.original.rows, problem, coefficients, _SHARES)
 
 
-def _released_analysis(one: AnalysisOutcome, k: int) -> AnalysisPart:
+def _released_analysis(one: AnalysisOutcome, k: int) -> content.AnalysisPart:
     """The release's own coefficients, which every recipient can compute, and shares that changed."""
     fit: ModelFit = one.comparison.released
     coefficients = tuple(
-        Coefficient(
+        content.Coefficient(
             name=words.coefficient(name), original=None, released=_interval(estimate), added=one.added.get(name)
         )
         for name, estimate in output_control.released_estimates(fit, k).items()
@@ -373,14 +352,14 @@ def _part_of(
     one: AnalysisOutcome,
     rows_original: int | None,
     problem: str | None,
-    coefficients: tuple[Coefficient, ...],
+    coefficients: tuple[content.Coefficient, ...],
     named: tuple[str, ...],
-) -> AnalysisPart:
+) -> content.AnalysisPart:
     analysis, shares = one.comparison.analysis, one.shares
     described = {
         name: getattr(analysis, name) for name in ("name", "model", "formula", "event", "subset", "weights", "others")
     }
-    return AnalysisPart(
+    return content.AnalysisPart(
         **described,
         records=one.records,
         of=one.of,
@@ -394,7 +373,7 @@ def _part_of(
     )
 
 
-def _interval(estimate: Estimate | None) -> Interval | None:
+def _interval(estimate: Estimate | None) -> content.Interval | None:
     if estimate is None:
         return None
-    return Interval(**{name: finite(getattr(estimate, name)) for name in Interval.model_fields})
+    return content.Interval(**{name: finite(getattr(estimate, name)) for name in content.Interval.model_fields})

@@ -7,18 +7,13 @@ external report in which one of them is filled.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Literal
 
-from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, model_validator
 
 FORMAT = "anonpipe-report-1"  # Changes when a reader of `report.json` has to
 
 Audience = Literal["internal", "external"]
-
-
-def _audience(given: Any) -> Any:
-    """The audience as this version calls it; reports of earlier ones are read, too."""
-    return "external" if given == "releasable" else given
 
 
 Treatment = Literal[
@@ -115,7 +110,7 @@ class MethodLine(Part):
     name: str
     published: str
     reference: str
-    keeps: str = Field(validation_alias=AliasChoices("keeps", "promise"))
+    keeps: str
     options: tuple[tuple[str, str], ...]
 
 
@@ -322,7 +317,7 @@ class Report(Part):
     format: Literal["anonpipe-report-1"] = "anonpipe-report-1"
     of: Literal["a run", "two tables"] = "a run"
     trial: bool = False  # Whether nothing was to be published
-    audience: Annotated[Audience, BeforeValidator(_audience)]
+    audience: Audience
     created: str  # UTC
     anonpipe: str  # Version of the program
     # passed, headline, summary: the verdict, in words
@@ -344,8 +339,8 @@ class Report(Part):
     columns: tuple[ColumnLine, ...]
     rules: tuple[RuleLine, ...] = ()  # Empty without rules, and in reports of earlier versions
     units: UnitsPart | None = None  # Where units are released whole
-    guarantees: tuple[str, ...] = Field(validation_alias=AliasChoices("guarantees", "promises"))
-    not_guaranteed: tuple[str, ...] = Field(validation_alias=AliasChoices("not_guaranteed", "limits_of_promise"))
+    guarantees: tuple[str, ...]
+    not_guaranteed: tuple[str, ...]
     checks: tuple[CheckLine, ...]
     dials: tuple[Dial, ...] = ()  # Empty in reports of earlier versions
     group_sizes: tuple[SizeLine, ...] = ()  # Empty where a mask forms no groups

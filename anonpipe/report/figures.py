@@ -18,17 +18,7 @@ from itertools import pairwise
 from markupsafe import Markup, escape
 
 from anonpipe.errors import printable
-from anonpipe.report.content import (
-    AnalysisPart,
-    Coefficient,
-    Correlations,
-    CurveLine,
-    Dial,
-    MeasureLine,
-    Panel,
-    Picture,
-    SizeLine,
-)
+from anonpipe.report import content
 
 WIDTH = 340
 _LETTER = 6.2  # mean width of a letter of 11 units
@@ -99,7 +89,7 @@ def place_of(value: float | None, kind: str) -> str:
     return number(value)
 
 
-def bin_names(picture: Picture) -> list[str]:
+def bin_names(picture: content.Picture) -> list[str]:
     """What each bin or category of a picture holds, in words."""
     if picture.labels:
         return list(picture.labels)
@@ -111,7 +101,7 @@ def bin_names(picture: Picture) -> list[str]:
     return names
 
 
-def distribution(picture: Picture) -> Markup:
+def distribution(picture: content.Picture) -> Markup:
     """A column before and after: bins as a filled shape and a line, categories as pairs of bars."""
     name = f"{picture.name}: original and release"
     return _categories(name, picture) if picture.labels else _bins(name, picture)
@@ -130,7 +120,7 @@ def closed(edges: Sequence[float | None]) -> list[float]:
     return [*first, *inner, *last]
 
 
-def _bins(name: str, picture: Picture) -> Markup:
+def _bins(name: str, picture: content.Picture) -> Markup:
     edges, top, bottom = closed(picture.edges), 8.0, 104.0
     widths = [max(high - low, 1e-300) for low, high in pairwise(edges)]
     before, after = (
@@ -166,7 +156,7 @@ def _steps(edges: Sequence[float], heights: Sequence[float], x: Place, y: Place)
     return "".join(path) + f"V{y(0.0):.1f}"
 
 
-def _categories(name: str, picture: Picture) -> Markup:
+def _categories(name: str, picture: content.Picture) -> Markup:
     largest = max([*picture.original, *picture.released, 1e-300])
     width = _scale(0.0, largest, 0.0, 122.0)
     parts = []
@@ -181,7 +171,7 @@ def _categories(name: str, picture: Picture) -> Markup:
     return _drawing(name, 6.0 + 24.0 * len(picture.labels), parts)
 
 
-def sizes(lines: Sequence[SizeLine]) -> Markup:
+def sizes(lines: Sequence[content.SizeLine]) -> Markup:
     """Groups by size."""
     labels = [" to ".join(dict.fromkeys((f"{line.smallest:,}", f"{line.largest:,}"))) for line in lines]
     known = [line.groups for line in lines if isinstance(line.groups, int)]
@@ -199,7 +189,7 @@ def sizes(lines: Sequence[SizeLine]) -> Markup:
     return _drawing("groups by size", 6.0 + 20.0 * len(lines), parts)
 
 
-def changes(correlations: Correlations) -> list[tuple[str, str, float, float]]:
+def changes(correlations: content.Correlations) -> list[tuple[str, str, float, float]]:
     """Pairs of variables with both correlations, the largest change first; none without the original."""
     found = []
     for row, first in enumerate(correlations.names):
@@ -211,7 +201,7 @@ def changes(correlations: Correlations) -> list[tuple[str, str, float, float]]:
     return sorted(found, key=lambda pair: -abs(pair[3] - pair[2]))
 
 
-def heat_map(correlations: Correlations) -> Markup:
+def heat_map(correlations: content.Correlations) -> Markup:
     """Changes of correlations; without the original, the correlations of the release."""
     names, values, title = correlations.names, correlations.released, "correlations in the release"
     if correlations.original is not None:
@@ -252,12 +242,12 @@ def _strongest(values: Sequence[Sequence[float | None]]) -> list[int]:
     return sorted(order[:_MOST_VARIABLES])
 
 
-def drawn_variables(correlations: Correlations) -> int:
+def drawn_variables(correlations: content.Correlations) -> int:
     """How many variables the heat map shows."""
     return min(_MOST_VARIABLES, len(correlations.names))
 
 
-def curve(line: CurveLine) -> Markup:
+def curve(line: content.CurveLine) -> Markup:
     """A curve and its reference."""
     points = []
     for style, side in (("released", line.y), ("baseline", line.baseline)):
@@ -284,7 +274,7 @@ def curve(line: CurveLine) -> Markup:
     return _drawing(f"{line.title}: {line.y_title} by {line.x_title}", 150, parts)
 
 
-def survival(panel: Panel, curve: str) -> Markup:
+def survival(panel: content.Panel, curve: str) -> Markup:
     """A survival curve, before as a filled shape, after as a line, by points that k events lie between."""
     x, y = _scale(0.0, panel.times[-1], 40.0, WIDTH - 12.0), _scale(0.0, 1.0, 130.0, 8.0)
     before, after = (
@@ -310,7 +300,7 @@ def survival(panel: Panel, curve: str) -> Markup:
     return _drawing(f"{curve} of {whose}: original and release", 150, parts)
 
 
-def gauge(figure: MeasureLine) -> Markup:
+def gauge(figure: content.MeasureLine) -> Markup:
     """A figure with its interval, and its baseline."""
     known = [v for v in (figure.value, figure.low, figure.high, figure.baseline) if v is not None]
     low, high = _axis(known, figure.better == "near baseline")
@@ -327,7 +317,7 @@ def gauge(figure: MeasureLine) -> Markup:
     return _drawing(f"{figure.title}: {amount(figure.value, figure.unit)}{compared}", 40, parts)
 
 
-def dial(shown: Dial) -> Markup:
+def dial(shown: content.Dial) -> Markup:
     """A half circle: the estimate, the upper end of its interval, and the limit."""
     floor = 0.5 if shown.key.endswith("auc") else 0.0  # guessing
     most = 1.0 if shown.limit is None and floor else 2.0 * ((shown.limit or 1.0) - floor) + floor
@@ -368,7 +358,7 @@ def _axis(known: Sequence[float], near: bool) -> tuple[float, float]:
     return math.floor(low / step) * step, math.ceil(high / step) * step
 
 
-def forest(analysis: AnalysisPart) -> Markup:
+def forest(analysis: content.AnalysisPart) -> Markup:
     """Coefficients with their intervals; each row has its own scale, in which the short line is zero."""
     parts = []
     for at, coefficient in enumerate(analysis.coefficients):
@@ -380,7 +370,7 @@ def forest(analysis: AnalysisPart) -> Markup:
     return _drawing(f"coefficients of {analysis.name}: {what}", 6.0 + 40.0 * len(analysis.coefficients), parts)
 
 
-def _intervals(coefficient: Coefficient, y: float) -> list[Markup]:
+def _intervals(coefficient: content.Coefficient, y: float) -> list[Markup]:
     sides = [("original", coefficient.original, 4.0), ("released", coefficient.released, 13.0)]
     ends = [v for _, one, _ in sides if one for v in (one.low, one.high, one.value) if v is not None]
     x = _scale(min([*ends, 0.0]), max([*ends, 0.0]), 12.0, WIDTH - 12.0)

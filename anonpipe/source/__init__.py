@@ -21,11 +21,9 @@ from anonpipe.source._detect import FoundFormat, find_format
 from anonpipe.source._files import Labels, Source, Unit, check_rows, check_types, table_kind
 from anonpipe.source._format import Spelling, refuse_other
 from anonpipe.source._format import fields as csv_fields
-from anonpipe.source._lake import LakeTable, find_lake_table
 from anonpipe.source._parquet import open_parquet, read_parquet
-from anonpipe.source._query import Query, call_driver, connect, find_query, refuse_password
-from anonpipe.source._statistics import open_statistics, read_statistics
-from anonpipe.source._workbook import open_workbook, read_workbook
+from anonpipe.source._query import LakeTable, Query, call_driver, connect, find_lake_table, find_query, refuse_password
+from anonpipe.source._statistics import open_statistics, open_workbook, read_statistics, read_workbook
 from anonpipe.storage.staging import scratch
 
 __all__ = [

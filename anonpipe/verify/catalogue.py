@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from anonpipe.audience import Audience
 from anonpipe.errors import EXPECTED_LINKS, GROUPS_LINK, MASK_LINKS, SMALLER_K, SMALLER_K_OF_MASK
-from anonpipe.evaluate.measurement import Reason
+from anonpipe.evaluate.measurement import Audience, Reason
 from anonpipe.evaluate.risk import MEASURES
 
 About = Mapping[str, str | int | float | bool]

@@ -36,7 +36,7 @@ from anonpipe.verify.expectations import (
     of_groups,
     worst,
 )
-from anonpipe.verify.small_cells import SmallCellCounts
+from anonpipe.verify.original_values import SmallCellCounts
 from anonpipe.verify.verdict import Verdict
 
 # Largest part that exchanges leave of the standard deviation of a covariance with categories at random

@@ -12,9 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from anonpipe.audience import Audience
 from anonpipe.encoding.identifiers import doubled
-from anonpipe.evaluate.measurement import Measurement, Reason
+from anonpipe.evaluate.measurement import Audience, Measurement, Reason
 from anonpipe.evaluate.utility import Binning, Estimate, ModelFit
 from anonpipe.verify.catalogue import REFUSAL, Check, Counting, Withheld
 from anonpipe.verify.verdict import Verdict

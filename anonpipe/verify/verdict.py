@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 from pydantic import TypeAdapter
 
-from anonpipe.audience import Audience
 from anonpipe.errors import JobError
-from anonpipe.evaluate.measurement import Curve, Measurement, Reason
+from anonpipe.evaluate.measurement import Audience, Curve, Measurement, Reason
 from anonpipe.evaluate.utility import (
     Analysis,
     CoefficientChange,

@@ -30,7 +30,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from anonpipe.encoding.rounding import Rounding
+from anonpipe.encoding.shares import Rounding
 from anonpipe.errors import InputError
 from anonpipe.job.model import Job, parse_job
 from anonpipe.job.plain_yaml import load_yaml

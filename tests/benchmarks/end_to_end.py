@@ -23,8 +23,7 @@ import pyarrow.parquet as pq
 from threadpoolctl import threadpool_limits
 
 from anonpipe.job.model import Job, parse_job
-from anonpipe.kernels.points import sort_groups
-from anonpipe.kernels.principal import block_order
+from anonpipe.kernels.points import block_order, sort_groups
 from anonpipe.methods.grouping import cluster, refine
 from anonpipe.methods.synthesis import synthesize
 from anonpipe.moments import GroupedMoments, noise_factor, s_delta

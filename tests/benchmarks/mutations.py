@@ -95,17 +95,17 @@ MUTANTS = (
     ),
     Mutant(
         "small cells: cells of k records count, too",
-        "verify/small_cells.py",
+        "verify/original_values.py",
         "(before < k)",
         "(before <= k)",
         ("tests/verify/test_small_cells.py",),
     ),
     Mutant(
         "small cells: what is exact by chance is wrong by one record",
-        "verify/small_cells.py",
+        "verify/original_values.py",
         "gammaln(size - count + 1.0)",
         "gammaln(size - count + 2.0)",
-        ("tests/verify/test_small_cells.py", "anonpipe/verify/small_cells.py"),
+        ("tests/verify/test_small_cells.py", "anonpipe/verify/original_values.py"),
     ),
     Mutant(
         "signature: any signature will do",

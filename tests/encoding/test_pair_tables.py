@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from anonpipe.columns import Column
 from anonpipe.encoding.cells import ColumnEncoder
 from anonpipe.encoding.features import ConditioningEncoder, FeatureEncoder
-from anonpipe.encoding.pair_tables import SmallCells, factors_of, fit_margins, likely_means
-from anonpipe.encoding.rounding import Rounding
 from anonpipe.encoding.scan import scan_batch
+from anonpipe.encoding.shares import Rounding, SmallCells, factors_of, fit_margins, likely_means
 from anonpipe.moments import Moments
 
 COLUMNS = {

@@ -2,8 +2,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anonpipe.kernels.points import kth_smallest
-from anonpipe.kernels.principal import principal_direction, split_rows
+from anonpipe.kernels.points import kth_smallest, principal_direction, split_rows
 
 
 def test_direction_is_the_leading_eigenvector():

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anonpipe.kernels.principal import block_order
+from anonpipe.kernels.points import block_order
 from tests.methods.grouping.data import grouping_problems, principal_blocks
 
 

@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from anonpipe.audience import Audience
 from anonpipe.columns import Kind
-from anonpipe.evaluate.measurement import Curve, Measurement, Reason
+from anonpipe.evaluate.measurement import Audience, Curve, Measurement, Reason
 from anonpipe.evaluate.utility import (
     Analysis,
     CoefficientChange,

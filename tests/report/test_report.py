@@ -14,10 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from anonpipe.audience import Audience
 from anonpipe.columns import Kind
 from anonpipe.errors import InputError, printable
-from anonpipe.evaluate.measurement import Curve
+from anonpipe.evaluate.measurement import Audience, Curve
 from anonpipe.evaluate.utility import Analysis, Distribution
 from anonpipe.report import Report, documents, external, internal, read_report, render, words
 from anonpipe.report.content import SizeLine

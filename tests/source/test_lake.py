@@ -9,7 +9,7 @@ import pytest
 
 from anonpipe.errors import InputError
 from anonpipe.propose.propose import propose_job
-from anonpipe.source import _lake, opened, read_batches
+from anonpipe.source import _query, opened, read_batches
 from tests import runs, small
 
 pytestmark = pytest.mark.secret(runs.SECRET)
@@ -55,7 +55,7 @@ def read(url):
 
 
 def test_the_newest_version_or_the_one_that_is_asked_for(lake, tmp_path, monkeypatch):
-    monkeypatch.setattr(_lake, "ROWS", 100)
+    monkeypatch.setattr(_query, "ROWS", 100)
     old, new = small.plain_table(450, 1), small.plain_table(350, 2)
     url, versions = lake(old, new)
     for asked, table in ((url, new), (f"{url}#{versions[0]}", old), (f"{url}#{versions[1]}", new)):

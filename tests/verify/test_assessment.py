@@ -7,9 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from anonpipe.audience import Audience
 from anonpipe.errors import JobError
-from anonpipe.evaluate.measurement import Curve, Measurement, Reason
+from anonpipe.evaluate.measurement import Audience, Curve, Measurement, Reason
 from anonpipe.evaluate.utility import Analysis, CoefficientChange, Estimate, ModelComparison, ModelFit
 from anonpipe.pipeline.evaluation.measures import checks, gated, notes, warnings
 from anonpipe.storage.records import from_bytes, to_bytes

@@ -11,9 +11,8 @@ from typing import get_args
 import pytest
 
 import anonpipe
-from anonpipe.audience import Audience
 from anonpipe.evaluate import utility
-from anonpipe.evaluate.measurement import Measurement
+from anonpipe.evaluate.measurement import Audience, Measurement
 from anonpipe.evaluate.risk import MEASURES
 from anonpipe.job.measure import AnalysisLimits, Gates, _field
 from anonpipe.report import documents, external

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anonpipe.encoding.pair_tables import likely_means
+from anonpipe.encoding.shares import likely_means
 from anonpipe.moments import Moments, PairwiseMoments
 from anonpipe.verify.expectations import ReleaseView, Target, Variable
-from anonpipe.verify.small_cells import SmallCellCounts
+from anonpipe.verify.original_values import SmallCellCounts
 
 K = 5
 

@@ -9,9 +9,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from anonpipe.audience import Audience
 from anonpipe.errors import InputError
-from anonpipe.evaluate.measurement import Figure, Measurement
+from anonpipe.evaluate.measurement import Audience, Figure, Measurement
 from anonpipe.evaluate.risk._measure import AttackData, Measured, RiskMeasure, require
 from anonpipe.methods.grouping import ClassDisclosure
 from anonpipe.types import FloatArray

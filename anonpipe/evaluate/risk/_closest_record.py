@@ -8,9 +8,8 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from anonpipe.audience import Audience
 from anonpipe.errors import InputError
-from anonpipe.evaluate.measurement import Curve, Figure, Measurement, wilson
+from anonpipe.evaluate.measurement import Audience, Curve, Figure, Measurement, wilson
 from anonpipe.evaluate.risk._measure import AttackData, Measured, RiskMeasure, records_of
 from anonpipe.types import FloatArray
 

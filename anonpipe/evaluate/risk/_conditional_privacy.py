@@ -11,9 +11,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import digamma, stdtrit
 
-from anonpipe.audience import Audience
 from anonpipe.errors import InputError, JobError
-from anonpipe.evaluate.measurement import Figure, Measurement
+from anonpipe.evaluate.measurement import Audience, Figure, Measurement
 from anonpipe.evaluate.risk._measure import AttackData, Measured, RiskMeasure, column_names, records_of, require
 from anonpipe.kernels.points import LARGEST
 from anonpipe.types import FloatArray

@@ -11,10 +11,18 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from anonpipe.audience import Audience
 from anonpipe.errors import InputError, JobError
 from anonpipe.evaluate.coding import Coding, middle_spread
-from anonpipe.evaluate.measurement import Figure, Measurement, Reason, Share, beyond_control, exact_share, grouped_share
+from anonpipe.evaluate.measurement import (
+    Audience,
+    Figure,
+    Measurement,
+    Reason,
+    Share,
+    beyond_control,
+    exact_share,
+    grouped_share,
+)
 from anonpipe.evaluate.risk._guesses import (
     FEWEST,
     NEIGHBOURS,

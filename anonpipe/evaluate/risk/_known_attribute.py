@@ -10,9 +10,8 @@ from typing import Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from anonpipe.audience import Audience
 from anonpipe.errors import InputError, JobError
-from anonpipe.evaluate.measurement import Curve, Figure, Measurement, Reason, beyond, grouped_share
+from anonpipe.evaluate.measurement import Audience, Curve, Figure, Measurement, Reason, beyond, grouped_share
 from anonpipe.evaluate.risk._measure import AttackData, Measured, RiskMeasure, column_names, records_of, require
 from anonpipe.evaluate.utility._tables import checked_tables
 from anonpipe.kernels.points import sort_groups

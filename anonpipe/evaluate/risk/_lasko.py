@@ -8,9 +8,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from anonpipe.audience import Audience
 from anonpipe.errors import InputError, JobError
-from anonpipe.evaluate.measurement import Curve, Figure, Measurement, wilson
+from anonpipe.evaluate.measurement import Audience, Curve, Figure, Measurement, wilson
 from anonpipe.evaluate.risk._measure import AttackData, Measured, RiskMeasure
 from anonpipe.evaluate.risk._nearest import Nearest
 from anonpipe.evaluate.utility import Auc, auc

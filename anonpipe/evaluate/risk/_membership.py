@@ -11,10 +11,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import betaincinv, expit, fdtrc, logit, ndtr, ndtri  # `scipy.stats` takes a second to load
 
-from anonpipe.audience import Audience
 from anonpipe.errors import InputError
 from anonpipe.evaluate.coding import Coding, spread
-from anonpipe.evaluate.measurement import Figure, Measurement, Reason, difference, wilson
+from anonpipe.evaluate.measurement import Audience, Figure, Measurement, Reason, difference, wilson
 from anonpipe.evaluate.risk._guesses import Guesses
 from anonpipe.evaluate.risk._measure import AttackData, EffectiveDimension, Measured, RiskMeasure, records_of, require
 from anonpipe.evaluate.utility import Auc, auc

@@ -8,9 +8,8 @@ from typing import Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from anonpipe.audience import Audience
 from anonpipe.errors import InputError, JobError
-from anonpipe.evaluate.measurement import Figure, Measurement
+from anonpipe.evaluate.measurement import Audience, Figure, Measurement
 from anonpipe.evaluate.risk._measure import AttackData, Link, Measured, RiskMeasure, require
 from anonpipe.methods.record import Masker, Synthesizer
 

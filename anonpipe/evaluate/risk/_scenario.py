@@ -17,9 +17,8 @@ import numpy.typing as npt
 from numba.extending import register_jitable
 from scipy.special import hyp2f1
 
-from anonpipe.audience import Audience
 from anonpipe.errors import JobError
-from anonpipe.evaluate.measurement import Figure, Measurement, Reason, wilson
+from anonpipe.evaluate.measurement import Audience, Figure, Measurement, Reason, wilson
 from anonpipe.evaluate.risk._measure import AttackData, Measured, RiskMeasure, require
 from anonpipe.evaluate.risk._singling_out import Predicates
 from anonpipe.types import FloatArray, IntArray

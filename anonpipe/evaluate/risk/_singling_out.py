@@ -13,8 +13,7 @@ from typing import Self
 import numba as nb
 import numpy as np
 
-from anonpipe.audience import Audience
-from anonpipe.evaluate.measurement import Figure, Measurement, Share, beyond_control, exact, weighted_share
+from anonpipe.evaluate.measurement import Audience, Figure, Measurement, Share, beyond_control, exact, weighted_share
 from anonpipe.evaluate.risk._measure import AttackData, Matches, Measured, PredicateMatches, RiskMeasure, require
 from anonpipe.types import FloatArray, IntArray
 

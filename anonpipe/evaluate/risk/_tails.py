@@ -14,9 +14,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri
 
-from anonpipe.audience import Audience
 from anonpipe.errors import JobError
-from anonpipe.evaluate.measurement import Figure, Measurement, Reason, wilson
+from anonpipe.evaluate.measurement import Audience, Figure, Measurement, Reason, wilson
 from anonpipe.evaluate.risk._measure import AttackData, Measured, RiskMeasure, records_of
 from anonpipe.types import BoolArray, FloatArray
 

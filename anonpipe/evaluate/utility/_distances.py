@@ -7,8 +7,7 @@ from itertools import combinations
 
 import numpy as np
 
-from anonpipe.audience import Audience
-from anonpipe.evaluate.measurement import Figure, Measurement
+from anonpipe.evaluate.measurement import Audience, Figure, Measurement
 from anonpipe.evaluate.utility._measure import LOST, NO_MIX, NO_NUMBERS, UtilityMeasure, column_terms, mean_of_terms
 from anonpipe.evaluate.utility._tables import BothColumns, TypedTables
 from anonpipe.types import FloatArray, IntArray

@@ -11,8 +11,7 @@ from math import comb
 
 import numpy as np
 
-from anonpipe.audience import Audience
-from anonpipe.evaluate.measurement import Figure, Measurement
+from anonpipe.evaluate.measurement import Audience, Figure, Measurement
 from anonpipe.evaluate.utility._distances import total_variation
 from anonpipe.evaluate.utility._measure import (
     LOST,

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from anonpipe.audience import Audience
 from anonpipe.columns import Kind
 from anonpipe.errors import InputError
-from anonpipe.evaluate.measurement import Figure, Measurement
+from anonpipe.evaluate.measurement import Audience, Figure, Measurement
 from anonpipe.evaluate.utility._measure import MOST_PARTS, Term, UtilityMeasure
 from anonpipe.evaluate.utility._survival import followed, grouped, last_time
 from anonpipe.evaluate.utility._tables import BothColumns, TypedTables

@@ -42,8 +42,7 @@ from itertools import combinations
 
 import numpy as np
 
-from anonpipe.audience import Audience
-from anonpipe.evaluate.measurement import Figure, Measurement
+from anonpipe.evaluate.measurement import Audience, Figure, Measurement
 from anonpipe.evaluate.utility._measure import UtilityMeasure
 from anonpipe.evaluate.utility._tables import BothColumns, TypedTables
 from anonpipe.types import BoolArray, FloatArray, IntArray

@@ -10,10 +10,9 @@ import numba as nb
 import numpy as np
 import numpy.typing as npt
 
-from anonpipe.audience import Audience
 from anonpipe.columns import Kind, Scalar
 from anonpipe.errors import InputError
-from anonpipe.evaluate.measurement import Figure, Measurement
+from anonpipe.evaluate.measurement import Audience, Figure, Measurement
 from anonpipe.evaluate.utility._measure import MOST_PARTS, UtilityMeasure
 from anonpipe.evaluate.utility._shapes import MOST_ROWS, Splits, ratio_figure, ratio_measured, split_half_ratio
 from anonpipe.evaluate.utility._tables import Endpoint, TypedTables

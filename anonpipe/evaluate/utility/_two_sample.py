@@ -13,10 +13,9 @@ import numpy.typing as npt
 from scipy.linalg import cho_factor, cho_solve, qr
 from scipy.special import expit, logit, ndtri, stdtrit
 
-from anonpipe.audience import Audience
 from anonpipe.environment import one_thread
 from anonpipe.errors import InputError
-from anonpipe.evaluate.measurement import Figure, Measurement
+from anonpipe.evaluate.measurement import Audience, Figure, Measurement
 from anonpipe.evaluate.utility._measure import UtilityMeasure
 from anonpipe.evaluate.utility._tables import Encoded, TypedTables, encoded
 from anonpipe.types import BoolArray, FloatArray, IntArray

@@ -10,22 +10,24 @@ from typing import Any
 
 import numpy as np
 
-from anonpipe.kernels.points import checked_features
-from anonpipe.kernels.principal import block_order
+from anonpipe.kernels.points import block_order, checked_features
 from anonpipe.methods.grouping import (
-    _condensation,
     _crest,
     _md,
     _mdav,
-    _mu_approx,
     _partitional,
     _spanning_tree,
     _spectral,
     _two_phase,
     _univariate,
 )
-from anonpipe.methods.grouping._classes import ClassDisclosure, checked_classes, class_disclosure
-from anonpipe.methods.grouping._diversity import constrain_classes, unreachable
+from anonpipe.methods.grouping._classes import (
+    ClassDisclosure,
+    checked_classes,
+    class_disclosure,
+    constrain_classes,
+    unreachable,
+)
 from anonpipe.methods.grouping._loss import (
     CONFIDENCE,
     LossBound,
@@ -49,8 +51,7 @@ __all__ = [
 
 # All of them by name; the file of a new one is named here
 METHODS: dict[str, Grouping] = by_name(Grouping, (
-    _mdav, _md, _partitional, _spanning_tree, _crest, _spectral, _mu_approx, _condensation, _two_phase,
-    _univariate,
+    _mdav, _md, _partitional, _spanning_tree, _crest, _spectral, _two_phase, _univariate,
 ))  # fmt: skip
 
 

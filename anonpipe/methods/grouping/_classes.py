@@ -7,13 +7,15 @@ whatever the order of the sums, and rounding errors decide nothing where figures
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numba as nb
 import numpy as np
 
-from anonpipe.kernels.points import sort_groups
-from anonpipe.methods.grouping._units import unit_codes
-from anonpipe.types import FloatArray, IntArray
+from anonpipe.errors import InfeasibleError
+from anonpipe.kernels.points import checked_features, sort_groups
+from anonpipe.methods.grouping._units import cheaper, unit_codes, ward_costs
+from anonpipe.types import BoolArray, FloatArray, IntArray
 
 STEPS = 2.0**40
 
@@ -221,4 +223,229 @@ def class_disclosure(labels: IntArray, classes: IntArray, class_shares: FloatArr
         smallest_entropy_l=float(np.exp(of_groups[ENTROPY].min())),
         largest_total_variation=float(of_groups[VARIATION].max()),
         largest_ordered=float(of_groups[ORDERED].max()),
+    )
+
+
+# --- Groups that hold enough of the classes ---------------------------------------------------------------------------
+
+HELP = 0.1  # A merger that only helps is taken where it costs less than this share of the cheapest that mends
+
+
+class Limits(NamedTuple):
+    """What a group must fulfil."""
+
+    distinct: float  # Fewest classes that occur; 1 asks for no more
+    entropy: float  # Least entropy in natural units; 0 asks for none
+    t: float  # Largest distance from `shares`; 1 allows any
+    ordered: bool  # Whether the distance is the ordered one, else total variation
+    shares: FloatArray  # Share of each class in the whole table, shape (n_classes,)
+
+
+@nb.njit(cache=True, nogil=True)
+def _shortfall(counts: FloatArray, total: float, limits: Limits) -> float:
+    """By how much class counts of `total` records break the limits, added up; 0 where they keep them."""
+    short = 0.0
+    if limits.distinct > 1.0:
+        found = 0.0
+        for c in range(counts.shape[0]):
+            if counts[c] > 0.0:
+                found += 1.0
+        short += max(0.0, limits.distinct - found)
+    if limits.entropy > 0.0:
+        short += max(0.0, rounded(limits.entropy) - entropy(counts, total))
+    if limits.t < 1.0 and limits.ordered:
+        short += max(0.0, ordered_distance(counts, total, limits.shares) - rounded(limits.t))
+    elif limits.t < 1.0:
+        short += max(0.0, total_variation(counts, total, limits.shares) - rounded(limits.t))
+    return short
+
+
+@nb.njit(cache=True, nogil=True)
+def _fulfils(counts: FloatArray, total: float, limits: Limits) -> bool:
+    """Whether class counts of `total` records keep the limits."""
+    return bool(_shortfall(counts, total, limits) <= 0.0)
+
+
+@nb.njit(cache=True, nogil=True)
+def _merge_groups(means: FloatArray, sizes: FloatArray, counts: FloatArray, limits: Limits) -> IntArray:
+    """For each group the lowest number among those it is merged with, shape (n_groups,); the arrays are overwritten."""
+    # `means` (width, n_groups), `sizes` (n_groups,) and `counts` (n_groups, n_classes)
+    n_groups = sizes.shape[0]
+    ids = np.arange(n_groups)
+    into = np.arange(n_groups)
+    wrong = np.empty(n_groups, dtype=np.bool_)
+    for g in range(n_groups):
+        wrong[g] = not _fulfils(counts[g], sizes[g], limits)
+    left = n_groups
+    a = _smallest_wrong(wrong, sizes, ids, left)
+    while a >= 0 and left > 1:
+        b = _partner(means, sizes, counts, ids, left, a, limits)
+        if ids[b] < ids[a]:
+            a, b = b, a
+        into[ids[b]] = ids[a]
+        means[:, a] = (sizes[a] * means[:, a] + sizes[b] * means[:, b]) / (sizes[a] + sizes[b])
+        sizes[a] += sizes[b]
+        counts[a] += counts[b]
+        wrong[a] = not _fulfils(counts[a], sizes[a], limits)
+        left -= 1
+        ids[b], sizes[b], wrong[b] = ids[left], sizes[left], wrong[left]
+        counts[b] = counts[left]
+        means[:, b] = means[:, left]
+        a = _smallest_wrong(wrong, sizes, ids, left)
+    for g in range(n_groups):
+        into[g] = into[into[g]]
+    return into
+
+
+@nb.njit(cache=True, nogil=True)
+def _smallest_wrong(wrong: BoolArray, sizes: FloatArray, ids: IntArray, left: int) -> int:
+    """Place of the smallest of the groups that break the limits, or -1."""
+    at = -1
+    for g in range(left):
+        if wrong[g] and (at < 0 or sizes[g] < sizes[at] or (sizes[g] == sizes[at] and ids[g] < ids[at])):
+            at = g
+    return at
+
+
+@nb.njit(cache=True, nogil=True)
+def _partner(
+    means: FloatArray, sizes: FloatArray, counts: FloatArray, ids: IntArray, left: int, a: int, limits: Limits
+) -> int:
+    """Place of the group that raises the within-group scatter least when group a takes it in.
+
+    Groups that mend a come first, but for a group that brings it nearer to the limits for less than `HELP` of the
+    scatter: without these, one large group in the right shares would take in all the others one by one. Where there is
+    neither, any group will do; of equals the lowest number.
+    """
+    costs, union = ward_costs(means, sizes, left, a), np.empty(counts.shape[1])
+    short = _shortfall(counts[a], sizes[a], limits)
+    mending, helping, other = -1, -1, -1
+    for g in range(left):
+        if g == a:
+            continue
+        for c in range(union.shape[0]):
+            union[c] = counts[a, c] + counts[g, c]
+        after = _shortfall(union, sizes[a] + sizes[g], limits)
+        if after <= 0.0:
+            mending = cheaper(mending, g, costs, ids)
+        elif after < short:
+            helping = cheaper(helping, g, costs, ids)
+        else:
+            other = cheaper(other, g, costs, ids)
+    if helping >= 0 and (mending < 0 or costs[helping] < HELP * costs[mending]):
+        return helping
+    return mending if mending >= 0 else other
+
+
+DIVERSITIES = ("distinct", "entropy")
+DISTANCES = ("total_variation", "ordered")
+
+
+def constrain_classes(
+    features: FloatArray,
+    labels: IntArray,
+    classes: IntArray,
+    *,
+    l_diversity: float | None = None,
+    diversity: str = "distinct",
+    t_closeness: float | None = None,
+    distance: str = "total_variation",
+    class_shares: FloatArray | None = None,
+) -> IntArray:
+    """Merge groups of any grouping until every one is l-diverse and t-close.
+
+    The smallest group that breaks a limit, of equals the one of lowest label, is merged with the group that raises the
+    within-group scatter least (Ward's criterion) among those with which it keeps the limits, or with one that brings it
+    nearer to them where that costs less than a tenth; with any where there is neither. So until no group breaks a
+    limit. Mixtures of groups that keep the limits keep them too, but a mixture with one that does not may break them:
+    it is then merged further. All records in one group keep the limits, or the call is refused.
+
+    Merging with the nearest group whatever its classes, as is usual, makes much larger groups, since near groups are
+    alike in class: MDAV groups of 3 records of the diabetes data made 0.3-close lose 23 % instead of 30 %.
+
+    Time O(wrong groups · groups · (width + n_classes)), memory O(n_rows + groups·(width + n_classes)).
+
+    Shapes: features (n_rows, width); labels (n_rows,); classes (n_rows,).
+
+    Machanavajjhala, Gehrke, Kifer and Venkitasubramaniam 2006, doi:10.1109/ICDE.2006.1 (l-diversity); Li, Li and
+    Venkatasubramanian 2007, doi:10.1109/ICDE.2007.367856 (t-closeness, section 5 for the distances).
+    """
+    features = checked_features(features)
+    groups = unit_codes(labels, "labels", len(features))
+    classes, shares = checked_classes(classes, class_shares, len(features), "constrain_classes")
+    limits = _limits(l_diversity, diversity, t_closeness, distance, shares)
+    problem = _broken(np.bincount(classes, minlength=len(shares)).astype(np.float64), limits)
+    if problem:
+        raise InfeasibleError(problem)
+    sizes = np.bincount(groups).astype(np.float64)
+    means = np.stack([np.bincount(groups, weights=column) / sizes for column in features.T])
+    counts = np.zeros((len(sizes), len(shares)))
+    np.add.at(counts, (groups, classes), 1.0)
+    into = _merge_groups(means, sizes, counts, limits)
+    return np.unique(into[groups], return_inverse=True)[1].reshape(-1).astype(np.int64)
+
+
+def _limits(
+    l_diversity: float | None, diversity: str, t_closeness: float | None, distance: str, shares: FloatArray
+) -> Limits:
+    """The limits as the kernel takes them."""
+    if diversity not in DIVERSITIES:
+        raise ValueError(f"diversity is {diversity!r}; allowed are {', '.join(DIVERSITIES)}")
+    if distance not in DISTANCES:
+        raise ValueError(f"distance is {distance!r}; allowed are {', '.join(DISTANCES)}")
+    if l_diversity is None and t_closeness is None:
+        raise ValueError("neither l_diversity nor t_closeness is given; give one or both")
+    if l_diversity is None and diversity != DIVERSITIES[0]:
+        raise ValueError(f"diversity is {diversity!r} and l_diversity is not given; give both or neither")
+    if t_closeness is None and distance != DISTANCES[0]:
+        raise ValueError(f"distance is {distance!r} and t_closeness is not given; give both or neither")
+    if l_diversity is not None and not 1 <= l_diversity < np.inf:
+        raise ValueError(f"l_diversity is {l_diversity}; give 1 or more")
+    if t_closeness is not None and not 0 <= t_closeness <= 1:
+        raise ValueError(f"t_closeness is {t_closeness}; give a number from 0 to 1")
+    least = 1.0 if l_diversity is None else float(l_diversity)
+    return Limits(
+        distinct=least if diversity == "distinct" else 1.0,
+        entropy=float(np.log(least)) if diversity == "entropy" else 0.0,
+        t=1.0 if t_closeness is None else float(t_closeness),
+        ordered=distance == "ordered",
+        shares=shares,
+    )
+
+
+def unreachable(
+    counts: IntArray | FloatArray,
+    class_shares: FloatArray,
+    *,
+    l_diversity: float | None = None,
+    diversity: str = "distinct",
+    t_closeness: float | None = None,
+    distance: str = "total_variation",
+) -> str | None:
+    """Why no grouping of these records can keep the limits: as one group they break one. None where they keep all.
+
+    Shapes: counts (n_classes,); class_shares (n_classes,).
+    """
+    limits = _limits(l_diversity, diversity, t_closeness, distance, class_shares)
+    return _broken(np.asarray(counts, dtype=np.float64), limits)
+
+
+def _broken(counts: FloatArray, limits: Limits) -> str | None:
+    """Which limit one group of all records breaks."""
+    total = float(counts.sum())
+    if _fulfils(counts, total, limits):
+        return None
+    found = int((counts > 0).sum())
+    if found < limits.distinct:
+        return f"l_diversity is {limits.distinct:g} for records of {found} classes; give at most {found}"
+    most = float(np.exp(entropy(counts, total)))
+    if not _fulfils(counts, total, limits._replace(t=1.0)):
+        return (
+            f"l_diversity is {np.exp(limits.entropy):g} by entropy, and all records together reach {most:.4g}; "
+            f"give less than that"
+        )
+    measure = ordered_distance if limits.ordered else total_variation
+    return (
+        f"t_closeness is {limits.t:g}, and all records together lie {measure(counts, total, limits.shares):.4g} from "
+        f"class_shares; give more than that, or group a part of the table that is more like it"
     )

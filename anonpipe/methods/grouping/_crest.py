@@ -11,7 +11,7 @@ from pydantic import Field
 from anonpipe.kernels.points import gather_columns, squared_distance, squared_distances
 from anonpipe.methods.grouping._classes import diagonal, jensen_shannon
 from anonpipe.methods.grouping._spanning_tree import cut_by_ratio, drop_outside, shortest_tree, smallest
-from anonpipe.methods.options import ClassGroupingOptions, grouping_options
+from anonpipe.methods.options import ClassGroupingOptions
 from anonpipe.methods.record import Grouping
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
@@ -321,11 +321,8 @@ def crest_partial(
 METHODS = (
     Grouping(
         function=crest,
-        options=grouping_options(
-            crest,
-            "Class-restricted spanning tree (Li & Sarkar 2013): distance and class divergence weighed by `alpha`.",
-            base=ClassGroupingOptions,
-        ),
+        base=ClassGroupingOptions,
+        summary="Class-restricted spanning tree (Li & Sarkar 2013): distance and class divergence weighed by `alpha`.",
         published="Class restricted spanning tree (CREST)",
         reference="Li and Sarkar 2013, doi:10.1287/mnsc.1120.1584, section 4",
         cost="time O(b·n²·w), memory O(n·(w + b + classes)), b neighbours",
@@ -339,11 +336,8 @@ METHODS = (
     ),
     Grouping(
         function=crest_partial,
-        options=grouping_options(
-            crest_partial,
-            "A plain spanning tree, cut where class divergence rises least for the length (their alpha of 1).",
-            base=ClassGroupingOptions,
-        ),
+        base=ClassGroupingOptions,
+        summary="A plain spanning tree, cut where class divergence rises least for the length (their alpha of 1).",
         published="Partial CREST: minimum spanning tree cut by divergence and length",
         reference="Li and Sarkar 2013, doi:10.1287/mnsc.1120.1584, sections 4 and 6",
         cost="time O(n²·w), memory O(n·(w + classes))",

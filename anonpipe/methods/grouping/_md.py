@@ -16,7 +16,6 @@ from anonpipe.kernels.remaining import (
     tidied,
 )
 from anonpipe.methods.grouping._mdav import group_means, join_nearest, sink, with_rest
-from anonpipe.methods.options import grouping_options
 from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
 
@@ -196,10 +195,54 @@ def _grow(features: FloatArray, k: int, tree: Remaining, seed: int, labels: IntA
         add_row(sums, features, row[0], 1.0)
 
 
+# --- Condensation: random seeds and their nearest records -------------------------------------------------------------
+
+
+def condensation(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
+    """Group records around seeds drawn at random.
+
+    While k records are left, one of them is drawn and forms a group with the k - 1 nearest to it; ties go to the lower
+    row number. Each of the last, fewer than k, joins the nearest group, measured to its centroid as it is before any of
+    them has joined: the paper names no measure, and this one does not depend on their order.
+
+    The paper's loop from 0 to s = floor(n/k) would form one group too many; s are formed, as its text says. Labels are
+    in the order of formation.
+    """
+    # The first free record of a random order is any free one with the same chance.
+    seeds = rng.permutation(len(features)).astype(np.int64)
+    labels = np.empty(len(features), dtype=np.int64)
+    condense(features, k, seeds, labels)
+    return labels
+
+
+@nb.njit(cache=True, nogil=True)
+def condense(features: FloatArray, k: int, seeds: IntArray, labels: IntArray) -> None:
+    """Write the group of every record to `labels`; `seeds` are all rows, in the order in which they are drawn."""
+    n = features.shape[0]
+    tree = remaining_records(features, np.arange(n))
+    near, distances = np.empty(k - 1, dtype=np.int64), np.empty(k - 1)
+    labels[:] = -1
+    label = 0
+    for seed in seeds:
+        if label == n // k:
+            break
+        if labels[seed] >= 0:
+            continue
+        tree = tidied(features, tree)
+        labels[seed] = label
+        take_rows(tree, np.array([seed]))
+        if k > 1:
+            nearest_records(tree, features[seed], near, distances)
+            take_rows(tree, near)
+            labels[near] = label
+        label += 1
+    join_nearest(features, labels)
+
+
 METHODS = (
     Grouping(
         function=md,
-        options=grouping_options(md, "Maximum distance (MD)."),
+        summary="Maximum distance (MD).",
         published="Maximum distance (MD)",
         reference="Domingo-Ferrer and Mateo-Sanz 2002, doi:10.1109/69.979982, as Kabir and Wang 2010, section IV",
         cost="time O(n²·w) usually, memory O(n·w)",
@@ -207,7 +250,7 @@ METHODS = (
     ),
     Grouping(
         function=diameter_fixed,
-        options=grouping_options(diameter_fixed, "Diameter-based fixed-size microaggregation."),
+        summary="Diameter-based fixed-size microaggregation.",
         published="Diameter-based fixed-size microaggregation (D)",
         reference="Laszlo and Mukherjee 2005, doi:10.1109/TKDE.2005.112",
         cost="time O(n²·w) usually, memory O(n·w)",
@@ -215,10 +258,19 @@ METHODS = (
     ),
     Grouping(
         function=pairwise_systematic,
-        options=grouping_options(pairwise_systematic, "Pairwise systematic microaggregation (P-S)."),
+        summary="Pairwise systematic microaggregation (P-S).",
         published="Pairwise systematic microaggregation (P-S)",
         reference="Kabir, Wang and Zhang 2010, doi:10.1109/ICDM.2010.111, section V",
         cost="time O(n²·w) at worst, memory O(n·w)",
         sizes="k, and k to 2k-1 for the last group",
+    ),
+    Grouping(
+        function=condensation,
+        summary="Condensation: random seeds and their nearest records.",
+        published="Condensation, static",
+        reference="Aggarwal and Yu 2004, doi:10.1007/978-3-540-24741-8_12; Gal et al. 2014, Algorithm 1, steps 1 to 4",
+        cost="time O(n²·w/k), memory O(n·w)",
+        sizes="k, and up to 2k-1 for groups that leftovers join",
+        draws=True,
     ),
 )

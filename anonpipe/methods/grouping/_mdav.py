@@ -23,7 +23,7 @@ from anonpipe.kernels.remaining import (
     tidied,
 )
 from anonpipe.methods.grouping._classes import diagonal, jensen_shannon
-from anonpipe.methods.options import ClassGroupingOptions, GroupingOptions, grouping_options
+from anonpipe.methods.options import ClassGroupingOptions, GroupingOptions
 from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
 
@@ -409,9 +409,7 @@ METHODS = (
     ),
     Grouping(
         function=mdav_generic,
-        options=grouping_options(
-            mdav_generic, "MDAV-generic: MDAV whose last two groups are formed from up to 3k - 1 records."
-        ),
+        summary="MDAV-generic: MDAV whose last two groups are formed from up to 3k - 1 records.",
         published="MDAV-generic",
         reference="Domingo-Ferrer and Torra 2005, doi:10.1007/s10618-005-0007-5, algorithm MDAV-generic",
         cost="time O(n²·w/k) at worst, memory O(n·w)",
@@ -419,7 +417,7 @@ METHODS = (
     ),
     Grouping(
         function=mdav_1,
-        options=grouping_options(mdav_1, "MDAV-1: MDAV whose last group has k records too."),
+        summary="MDAV-1: MDAV whose last group has k records too.",
         published="MDAV-1",
         reference="Lin et al. 2010, doi:10.1016/j.eswa.2009.09.054, MDAV-1",
         cost="time O(n²·w/k) at worst, memory O(n·w)",
@@ -427,9 +425,7 @@ METHODS = (
     ),
     Grouping(
         function=v_mdav,
-        options=grouping_options(
-            v_mdav, "MDAV with groups that grow to up to 2k-1 records where near ones are at hand."
-        ),
+        summary="MDAV with groups that grow to up to 2k-1 records where near ones are at hand.",
         published="MDAV with variable group size (V-MDAV)",
         reference="Solanas and Martínez-Ballesté 2006; Kabir and Wang 2010, doi:10.1109/ICDM.2010.111, section IV",
         cost="time O(n²·w) at worst, memory O(n·w)",
@@ -442,7 +438,7 @@ METHODS = (
     ),
     Grouping(
         function=cbfs,
-        options=grouping_options(cbfs, "Centroid-based fixed-size microaggregation (CBFS)."),
+        summary="Centroid-based fixed-size microaggregation (CBFS).",
         published="Centroid-based fixed-size microaggregation (CBFS)",
         reference="Laszlo and Mukherjee 2005, doi:10.1109/TKDE.2005.112",
         cost="time O(n²·w/k) at worst, memory O(n·w)",
@@ -450,9 +446,8 @@ METHODS = (
     ),
     Grouping(
         function=class_mdav,
-        options=grouping_options(
-            class_mdav, "MDAV whose groups weigh distance and class divergence by `alpha`.", base=ClassGroupingOptions
-        ),
+        base=ClassGroupingOptions,
+        summary="MDAV whose groups weigh distance and class divergence by `alpha`.",
         published="MDAV with the composite distance of CREST",
         reference="after Li and Sarkar 2013, doi:10.1287/mnsc.1120.1584, section 8",
         cost="time O(n²·w/k + n²), memory O(n·w)",

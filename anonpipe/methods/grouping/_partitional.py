@@ -16,7 +16,7 @@ from anonpipe.environment import one_thread
 from anonpipe.kernels.points import ascending, gather_columns, sort_groups, squared_distance, squared_distances
 from anonpipe.methods.grouping._mdav import group_means
 from anonpipe.methods.grouping._units import ward_costs
-from anonpipe.methods.options import GroupingOptions, grouping_options
+from anonpipe.methods.options import GroupingOptions
 from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
 
@@ -435,16 +435,14 @@ METHODS = (
     ),
     Grouping(
         function=k_ward,
-        options=grouping_options(k_ward, "Multivariate k-Ward."),
+        summary="Multivariate k-Ward.",
         published="k-Ward, multivariate",
         reference="Domingo-Ferrer and Mateo-Sanz 2002, doi:10.1109/69.979982, the multivariate k-Ward algorithm",
         cost="time O(n²·w), memory O(n·w)",
     ),
     Grouping(
         function=fuzzy_c_means,
-        options=grouping_options(
-            fuzzy_c_means, "Fuzzy c-means, run with fewer and softer clusters until all have k records."
-        ),
+        summary="Fuzzy c-means, run with fewer and softer clusters until all have k records.",
         published="Microaggregation by fuzzy c-means",
         reference="Domingo-Ferrer and Torra 2003, doi:10.20965/jaciii.2003.p0153",
         cost="time O(iterations·n²·w/k), more with many far records; memory O(n·w)",

@@ -10,15 +10,17 @@ import numpy as np
 import numpy.typing as npt
 
 from anonpipe.kernels.points import (
+    block_order,
     by_first_row,
     checked_features,
     dot,
     gather_columns,
+    principal_direction,
     sort_groups,
+    split_rows,
     squared_distance,
     squared_distances,
 )
-from anonpipe.kernels.principal import block_order, principal_direction, split_rows
 from anonpipe.methods.grouping._loss import count_groups
 from anonpipe.types import FloatArray, IntArray
 

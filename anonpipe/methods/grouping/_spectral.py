@@ -9,10 +9,9 @@ import numpy as np
 from pydantic import Field
 
 from anonpipe.errors import InfeasibleError
-from anonpipe.kernels.points import kth_smallest, turn_rows
-from anonpipe.kernels.principal import covariance, split_rows
+from anonpipe.kernels.points import covariance, kth_smallest, split_rows, turn_rows
 from anonpipe.methods.grouping._classes import jensen_shannon
-from anonpipe.methods.options import UNBLOCKED, ClassGroupingOptions, grouping_options
+from anonpipe.methods.options import UnblockedClassOptions, UnblockedOptions
 from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
 
@@ -294,7 +293,8 @@ def class_kd_tree(
 METHODS = (
     Grouping(
         function=rhs,
-        options=grouping_options(rhs, "Recursive histogram sanitization (RHS).", **UNBLOCKED),
+        base=UnblockedOptions,
+        summary="Recursive histogram sanitization (RHS).",
         published="Recursive histogram sanitization (RHS)",
         reference="Chawla et al. 2005, doi:10.1007/978-3-540-30576-7_20, as Lasko and Vinterbo 2010, section III-B2",
         cost="time O(n·w·log(n/k)), memory O(n·w)",
@@ -303,9 +303,8 @@ METHODS = (
     ),
     Grouping(
         function=spectral_rhs,
-        options=grouping_options(
-            spectral_rhs, "Spectral recursive histogram sanitization (Spectral-RHS).", **UNBLOCKED
-        ),
+        base=UnblockedOptions,
+        summary="Spectral recursive histogram sanitization (Spectral-RHS).",
         published="Spectral recursive histogram sanitization (Spectral-RHS)",
         reference="Lasko and Vinterbo 2010, doi:10.1109/TKDE.2009.88, section III-B2 and figure 1",
         cost="time O(n·w² + n·w·log(n/k)), memory O(n·w)",
@@ -314,19 +313,16 @@ METHODS = (
     ),
     Grouping(
         function=kd_tree,
-        options=grouping_options(kd_tree, "Recursive splits at the median of the widest column.", **UNBLOCKED),
+        base=UnblockedOptions,
+        summary="Recursive splits at the median of the widest column.",
         published="kd-tree partitioning",
         reference="Li and Sarkar 2006, doi:10.1109/TKDE.2006.136",
         cost="time O(n·w·log n), memory O(n·w)",
     ),
     Grouping(
         function=class_kd_tree,
-        options=grouping_options(
-            class_kd_tree,
-            "Median splits that weigh spread and class divergence by `alpha`.",
-            base=ClassGroupingOptions,
-            **UNBLOCKED,
-        ),
+        base=UnblockedClassOptions,
+        summary="Median splits that weigh spread and class divergence by `alpha`.",
         published="kd-tree partitioning with regard to classes",
         reference="after Li and Sarkar 2013, doi:10.1287/mnsc.1120.1584, section 8",
         cost="time O(n·w·log n), memory O(n·w)",

@@ -11,7 +11,6 @@ from anonpipe.kernels.points import ascending, sort_groups, squared_distances
 from anonpipe.kernels.remaining import nearest_records, remaining_records, take_rows, tidied
 from anonpipe.methods.grouping._mdav import join_nearest, mdav_1
 from anonpipe.methods.grouping._units import group_again
-from anonpipe.methods.options import grouping_options
 from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
 
@@ -337,7 +336,7 @@ def mdav_2(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArra
 METHODS = (
     Grouping(
         function=tfrp_1,
-        options=grouping_options(tfrp_1, "Two fixed reference points, first phase (TFRP-1)."),
+        summary="Two fixed reference points, first phase (TFRP-1).",
         published="Two fixed reference points, first phase (TFRP-1)",
         reference="Chang et al. 2007, doi:10.1016/j.jss.2007.02.014, first phase",
         cost="time O(n²·w/k) at worst, memory O(n·w)",
@@ -345,14 +344,14 @@ METHODS = (
     ),
     Grouping(
         function=tfrp_2,
-        options=grouping_options(tfrp_2, "Two fixed reference points, both phases (TFRP-2)."),
+        summary="Two fixed reference points, both phases (TFRP-2).",
         published="Two fixed reference points, both phases (TFRP-2)",
         reference="Chang et al. 2007, doi:10.1016/j.jss.2007.02.014",
         cost="time O(n²·w/k), memory O(n·w)",
     ),
     Grouping(
         function=dba_1,
-        options=grouping_options(dba_1, "Density-based microaggregation, first phase (DBA-1)."),
+        summary="Density-based microaggregation, first phase (DBA-1).",
         published="Density-based algorithm, first phase (DBA-1)",
         reference="Lin et al. 2010, doi:10.1016/j.eswa.2009.09.054, DBA-1",
         cost="time O(n²·w) usually, memory O(n·(w + k))",
@@ -360,14 +359,14 @@ METHODS = (
     ),
     Grouping(
         function=dba_2,
-        options=grouping_options(dba_2, "Density-based microaggregation, both phases (DBA-2)."),
+        summary="Density-based microaggregation, both phases (DBA-2).",
         published="Density-based algorithm, both phases (DBA-2)",
         reference="Lin et al. 2010, doi:10.1016/j.eswa.2009.09.054, DBA-2",
         cost="time O(n²·w) usually, memory O(n·(w + k))",
     ),
     Grouping(
         function=mdav_2,
-        options=grouping_options(mdav_2, "MDAV-1 with the second phase of DBA (MDAV-2)."),
+        summary="MDAV-1 with the second phase of DBA (MDAV-2).",
         published="MDAV-1 with the second phase of DBA (MDAV-2)",
         reference="Lin et al. 2010, doi:10.1016/j.eswa.2009.09.054, MDAV-2",
         cost="time O(n²·w/k), memory O(n·w)",

@@ -12,7 +12,7 @@ from anonpipe.kernels.points import sort_groups, squared_distance
 from anonpipe.kernels.remaining import nearest_records, remaining_records, take_rows, tidied
 from anonpipe.methods.grouping._md import md
 from anonpipe.methods.grouping._mdav import cbfs, mdav
-from anonpipe.methods.options import GroupingOptions, grouping_options
+from anonpipe.methods.options import GroupingOptions
 from anonpipe.methods.record import Features, Grouping
 from anonpipe.types import FloatArray, IntArray
 
@@ -162,7 +162,7 @@ def _chained(features: FloatArray, order: IntArray, starts: IntArray) -> tuple[I
 METHODS = (
     Grouping(
         function=optimal_univariate,
-        options=grouping_options(optimal_univariate, "Optimal microaggregation of one column."),
+        summary="Optimal microaggregation of one column.",
         published="Optimal univariate microaggregation, one column only",
         reference="Hansen and Mukherjee 2003, doi:10.1109/TKDE.2003.1209020",
         cost="time O(n·(k + log n)), memory O(n)",
@@ -170,7 +170,7 @@ METHODS = (
     ),
     Grouping(
         function=mhm,
-        options=grouping_options(mhm, "The best cut of the records put in an order by another heuristic."),
+        summary="The best cut of the records put in an order by another heuristic.",
         published="Multivariate Hansen-Mukherjee (MDAV-MHM, MD-MHM, CBFS-MHM, NPN-MHM)",
         reference="Domingo-Ferrer et al. 2006, doi:10.1007/s00778-006-0007-0",
         cost="time O(n²·w/k), O(n²·w) for order npn, memory O(n·w)",

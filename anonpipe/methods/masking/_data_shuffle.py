@@ -18,7 +18,7 @@ from anonpipe.kernels.points import turn_rows
 from anonpipe.methods.executor import Columns, Reduce, Rows, Step
 from anonpipe.methods.masking._draws import Categories, averaged_by_rank, category_codes, dummies
 from anonpipe.methods.masking._spectral import count_moments, spectral_inverse
-from anonpipe.methods.options import ScopedMaskOptions, options_of
+from anonpipe.methods.options import ScopedMaskOptions
 from anonpipe.methods.record import Features, Masker, no_dummies
 from anonpipe.moments import Moments, noise_factor
 from anonpipe.types import FloatArray, IntArray
@@ -291,11 +291,9 @@ def _to_dummies(part: FloatArray, *, params: object, rng: np.random.Generator, c
 
 _SWAP = Masker(
     function=rank_swap,
-    options=options_of(
-        rank_swap,
-        "Values change places with others at most `percent` of all ranks away, column by column. Values of fewer than "
-        "k records are first averaged over k to 2k - 1 neighbours by rank. Measure who is linked.",
-        ScopedMaskOptions,
+    summary=(
+        "Values change places with others at most `percent` of all ranks away, column by column. Values of fewer "
+        "than k records are first averaged over k to 2k - 1 neighbours by rank. Measure who is linked."
     ),
     published="rank swapping",
     reference="Moore (1996), U.S. Bureau of the Census, RR96-04",

@@ -13,8 +13,7 @@ from pydantic import Field, model_validator
 
 from anonpipe.columns import Column
 from anonpipe.errors import LOWER_K_OF_MASK, InputError, JobError
-from anonpipe.kernels.points import kth_smallest
-from anonpipe.kernels.principal import split_rows
+from anonpipe.kernels.points import kth_smallest, split_rows
 from anonpipe.methods.executor import Reduce, Rows, Step, as_many
 from anonpipe.methods.options import MaskOptions
 from anonpipe.methods.record import Ends, Features, Masker, no_dummies

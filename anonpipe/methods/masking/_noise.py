@@ -13,7 +13,6 @@ from anonpipe.errors import InputError
 from anonpipe.kernels.points import turn_rows
 from anonpipe.methods.executor import Reduce, Rows, Step
 from anonpipe.methods.masking._spectral import Basis, count_moments, spectral_inverse
-from anonpipe.methods.options import ScopedMaskOptions, options_of
 from anonpipe.methods.record import Masker
 from anonpipe.moments import Expected, Moments, form_eigenvalue, noise_factor, product_variance
 from anonpipe.types import FloatArray
@@ -168,11 +167,7 @@ def _expect_noisy(
 
 METHOD = Masker(
     function=noise,
-    options=options_of(
-        noise,
-        "Normal noise of `amount` times the data's variance, and the records shrunk so that the covariance stays.",
-        ScopedMaskOptions,
-    ),
+    summary="Normal noise of `amount` times the data's variance, and the records shrunk so that the covariance stays.",
     published="additive noise with corrected mean and variance",
     reference="Oganian & Domingo-Ferrer (2017), section 5, eq. 10; Lasko & Vinterbo (2010), "
     "doi:10.1109/TKDE.2009.88, section IV.B; Muralidhar & Sarathy (2008), Transactions on Data Privacy 1",

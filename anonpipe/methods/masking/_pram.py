@@ -13,7 +13,6 @@ from anonpipe.methods.executor import Reduce, Rows, Step
 from anonpipe.methods.masking._draws import Categories, dummies
 from anonpipe.methods.masking._noise import NoiseMask, add
 from anonpipe.methods.masking._spectral import count_moments
-from anonpipe.methods.options import ScopedMaskOptions, options_of
 from anonpipe.methods.record import Masker
 from anonpipe.moments import Expected, Moments, form_eigenvalue, noise_factor, product_variance
 from anonpipe.types import FloatArray
@@ -131,11 +130,9 @@ def _expect(moments: Moments, *, retain: float = 0.8, amount: float = 0.15, cate
 
 METHOD = Masker(
     function=pram,
-    options=options_of(
-        pram,
+    summary=(
         "Categories are drawn again, given the original one, so that their frequencies stay on average (PRAM). "
-        "Recipients find the probabilities in the manifest. Numbers get normal noise.",
-        ScopedMaskOptions,
+        "Recipients find the probabilities in the manifest. Numbers get normal noise."
     ),
     published="invariant post-randomisation (PRAM)",
     reference="Gouweleeuw, Kooiman, Willenborg & de Wolf (1998), Journal of Official Statistics 14(4)",

@@ -17,7 +17,6 @@ from anonpipe.kernels.points import turn_rows
 from anonpipe.methods.executor import Reduce, Rows, Step
 from anonpipe.methods.masking._draws import Categories, DrawnSample, category_codes
 from anonpipe.methods.masking._spectral import DEPENDENT, count_moments, normal_draws, spectral_inverse
-from anonpipe.methods.options import ScopedMaskOptions, options_of
 from anonpipe.methods.record import Masker, no_dummies
 from anonpipe.moments import Expected, Moments
 from anonpipe.rng import generator
@@ -433,11 +432,7 @@ def _expect_sequential(
 
 METHOD = Masker(
     function=sequential_regression,
-    options=options_of(
-        sequential_regression,
-        "Each masked column drawn from its regression on those before it, logistic for categories and nulls.",
-        ScopedMaskOptions,
-    ),
+    summary="Each masked column drawn from its regression on those before it, logistic for categories and nulls.",
     published="fully synthetic data by sequential regressions",
     reference="Oganian & Domingo-Ferrer (2017), sections 5 and 7; Raghunathan et al. (2001), Survey Methodology 27",
     cost="time n · w² and rounds; with categories 4 to 30 passes of time n · (q w)² for each of q values; "

@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 from anonpipe.errors import InputError, JobError
 from anonpipe.kernels.points import turn_rows
 from anonpipe.methods.executor import Columns, Reduce, Rows, Step
-from anonpipe.methods.options import ScopedMaskOptions, options_of
+from anonpipe.methods.options import ScopedMaskOptions
 from anonpipe.methods.record import Features, Masker
 from anonpipe.moments import Expected, Moments, form_eigenvalue, product_variance
 from anonpipe.types import FloatArray
@@ -307,7 +307,7 @@ def _of_one_component(options: SuppressionOptions, features: Features) -> str | 
 METHODS = (
     Masker(
         function=spectral_swap,
-        options=options_of(spectral_swap, "Every principal component permuted by itself.", ScopedMaskOptions),
+        summary="Every principal component permuted by itself.",
         published="spectral swapping",
         reference="Lasko & Vinterbo (2010), doi:10.1109/TKDE.2009.88, section III.B.1",
         cost="time n · w²; memory: one part, and two columns of all rows",
@@ -324,9 +324,7 @@ METHODS = (
     ),
     Masker(
         function=synthesis,
-        options=options_of(
-            synthesis, "Every principal component drawn again from its distribution.", ScopedMaskOptions
-        ),
+        summary="Every principal component drawn again from its distribution.",
         published="synthesis in a spectral basis",
         reference="Lasko & Vinterbo (2010), doi:10.1109/TKDE.2009.88, section V",
         cost="time n · (w² + w log n with draw='quantiles'); memory: one part, and three columns of all rows",

@@ -9,7 +9,6 @@ import numpy as np
 
 from anonpipe.errors import JobError
 from anonpipe.kernels.groups import centre_groups
-from anonpipe.methods.options import MethodOptions, options_of
 from anonpipe.methods.record import Guarantee, Synthesizer
 from anonpipe.moments import Expected, GroupedMoments, GroupSpread, merge_all
 from anonpipe.types import FloatArray, IntArray
@@ -61,9 +60,7 @@ def _expect_centroids(grouped: Sequence[GroupedMoments], spread: Sequence[GroupS
 
 METHOD = Synthesizer(
     function=centroid,
-    options=options_of(
-        centroid, "Every record of a group becomes the group's mean (categories: one shared category).", MethodOptions
-    ),
+    summary="Every record of a group becomes the group's mean (categories: one shared category).",
     published="microaggregation, mean substitution",
     reference="Domingo-Ferrer & Mateo-Sanz (2002), doi:10.1109/69.979982",
     cost="time n · width; memory: the result",

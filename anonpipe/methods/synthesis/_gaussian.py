@@ -13,7 +13,6 @@ import numpy as np
 from anonpipe.errors import JobError
 from anonpipe.kernels.groups import contrasts, group_mean, householder, reflect, rotate, triangularise, write_group
 from anonpipe.kernels.points import largest_group
-from anonpipe.methods.options import MethodOptions, options_of
 from anonpipe.methods.record import Features, Guarantee, Synthesizer
 from anonpipe.moments import Expected, GroupedMoments, GroupSpread, expect_by_group, merge_all
 from anonpipe.types import FloatArray, IntArray
@@ -230,11 +229,7 @@ def pca(
 
 _GAUSSIAN = Synthesizer(
     function=gaussian,
-    options=options_of(
-        gaussian,
-        "Normal records with the group's mean and scatter, exactly or on average; the same method as `pca`.",
-        MethodOptions,
-    ),
+    summary="Normal records with the group's mean and scatter, exactly or on average; the same method as `pca`.",
     published="normal data with the moments of the group (hybrid microdata); the same method as pca",
     reference="Domingo-Ferrer & González-Nicolás (2010), doi:10.1016/j.ins.2010.04.005",
     cost="time n · width · min(group - 1, width); memory: the result, one group, and its draws or 8 MiB",
@@ -258,11 +253,8 @@ METHODS = (
     replace(
         _GAUSSIAN,
         function=pca,
-        options=options_of(
-            pca,
-            "Independent normal principal components per group (Gal 2014, Algorithm 3); the same method as `gaussian`.",
-            MethodOptions,
-        ),
+        summary="Independent normal principal components per group (Gal 2014, Algorithm 3); the same method as "
+        "`gaussian`.",
         published="improved condensation, synthetic data generation; the same method as gaussian",
         reference="Gal et al. (2014), doi:10.1016/j.jbi.2014.01.001, Algorithm 3 and Proposition 1",
         keeps=f"as gaussian, in both forms; {_SAME_METHOD}",

@@ -7,9 +7,8 @@ from functools import partial
 from typing import Any
 
 from anonpipe.encoding.matching import ValueScores
-from anonpipe.encoding.pair_tables import SmallCells, factors_of
 from anonpipe.encoding.probabilities import IntervalDecoder
-from anonpipe.encoding.shares import PartShares
+from anonpipe.encoding.shares import PartShares, SmallCells, factors_of
 from anonpipe.errors import GROUPS_LINK, JobError
 from anonpipe.evaluate.risk import columns_for_membership, membership_from_moments, rows_for_membership
 from anonpipe.job.model import Job

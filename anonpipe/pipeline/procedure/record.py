@@ -16,9 +16,8 @@ from anonpipe.encoding.features import ClassColumn, Compound, ConditioningEncode
 from anonpipe.encoding.identifiers import UnitColumn
 from anonpipe.encoding.matching import decode_matched
 from anonpipe.encoding.probabilities import IntervalDecoder, ProbabilityDecoder
-from anonpipe.encoding.rounding import RoundedColumns
 from anonpipe.encoding.scan import Scan
-from anonpipe.encoding.shares import PartShares, Shares
+from anonpipe.encoding.shares import PartShares, RoundedColumns, Shares
 from anonpipe.environment import one_thread
 from anonpipe.errors import MASK_LINKS, JobError
 from anonpipe.evaluate.measurement import Reason

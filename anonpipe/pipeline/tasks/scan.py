@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,16 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anonpipe.encoding.identifiers import FOLDER, DigestWriter, Save, digest_writers, joined, some_units, unit_numbers
+from anonpipe.encoding.identifiers import (
+    FOLDER,
+    DigestWriter,
+    Repeats,
+    Save,
+    digest_writers,
+    joined,
+    some_units,
+    unit_numbers,
+)  # fmt: skip
 from anonpipe.encoding.row_hash import (
     LUMP,
     Contents,
@@ -22,8 +32,7 @@ from anonpipe.encoding.row_hash import (
     identifier_lanes,
 )
 from anonpipe.encoding.rules import RuleCounts
-from anonpipe.encoding.scan import Scan, merge_scans, scan_batch
-from anonpipe.encoding.totals import TotalLine
+from anonpipe.encoding.scan import Scan, TotalLine, merge_scans, scan_batch
 from anonpipe.encoding.tracers import Tracer, UnitTracer
 from anonpipe.encoding.values import plain
 from anonpipe.errors import InputError
@@ -46,64 +55,96 @@ OF_UNITS = "of_units/{}.record"  # All rows of some units
 TOTALS = "totals/{}.record"
 
 
+@dataclass(eq=False)
+class InputCounts:
+    """What a reading of the input counts; a run has one for each input split, a plan one for all."""
+
+    job: Job
+    key: bytes  # Of the start of the run
+    rows: int  # Of the whole input
+    writers: dict[str, DigestWriter]  # Of identifiers
+    in_strata: DigestWriter | None
+    changed: UnitTracer | None  # Of units that differ from earlier releases
+    rules: RuleCounts
+    totals: TotalLine
+    scans: list[Scan] = field(default_factory=list)  # One at most
+    of_units: list[pa.RecordBatch] = field(default_factory=list)  # All rows of some units, without identifiers
+
+    @classmethod
+    def of(cls, job: Job, rows: int, save: Save, keys: tuple[bytes, bytes], index: int = 0) -> InputCounts:
+        """Of no rows yet; `keys` are of the start of the run and of its records."""
+        writers, in_strata = digest_writers(save, job.identifiers, keys[0], index), None
+        if job.whole_units and job.strata.by:  # pairs of unit and stratum; other units may lie in several strata
+            in_strata = DigestWriter(save, f"{FOLDER}/{len(job.identifiers)}-{index}", str(job.unit_column), keys[0])
+        totals, rules = TotalLine(next(iter(job.columns))), RuleCounts.none(job.parsed_rules)
+        return cls(job, keys[0], rows, writers, in_strata, unit_tracer(job, keys[1]), rules, totals)
+
+    def add(
+        self, every: pa.RecordBatch, first_row: int, held: BoolArray | None
+    ) -> tuple[pa.RecordBatch, Units | None, BoolArray | None]:
+        """Count rows; returns them without identifiers, their units, and which are kept.
+
+        `held`: which rows of no unit are held out; None for no hold-out.
+        """
+        job, units = self.job, units_in(self.job, self.key, every)
+        kept = None if held is None else ~held_of_units(held, self.key, job.measure.held_out, units)
+        self.totals.add(every, list(job.released))
+        for name, writer in self.writers.items():
+            writer.add(every.column(name))
+        if self.in_strata is not None:
+            self.in_strata.add(joined(every, [str(job.unit_column), *job.strata.by]))
+        if self.changed is not None:
+            self.changed.add(every, kept)
+        batch = every.select([name for name in every.schema.names if name not in self.writers])
+        if units is not None:
+            self.of_units.append(some_units(batch, units, self.rows))
+        enough, by = None if units is None else (units, job.k), (job.strata.by, job.scored_by)
+        scanned = scan_batch(batch, job.columns, first_row, job.counted, kept, *by, enough, job.k)
+        self.scans = [merge_scans([*self.scans, scanned])]  # at once: what is counted of numbers by rank is large
+        self.rules = self.rules.with_rows(job.parsed_rules, batch, job.columns, kept)
+        return batch, units, kept
+
+    @property
+    def scan(self) -> Scan:
+        """The scan of all rows; an error where there are none."""
+        return merge_scans(self.scans)
+
+    def close(self) -> tuple[list[Repeats], Repeats | None]:
+        """How often identifiers, and pairs of unit and stratum, occur."""
+        pairs = None if self.in_strata is None else self.in_strata.close()
+        return [writer.close() for writer in self.writers.values()], pairs
+
+
 def scan_unit(work: Work, index: int) -> dict[str, Any]:
     """Read an input split twice: keyed contents, then counts, moments, identifiers and a sample."""
-    unit, job = work.source.units[index], work.job
+    unit, job, staging = work.source.units[index], work.job, work.staging
     contents, first_reading = _first_pass(work, index)
-    identifiers = (0, 0)
-    writers = digest_writers(work.staging.write_array, job.identifiers, work.start_key, index)
-    in_strata = unit_in_strata(work.staging.write_array, job, work.start_key, index)
-    scans: list[Scan] = []
-    rules = RuleCounts.none(job.parsed_rules)
-    sample, keys, of_units = [], [], []
-    tracer, totals = unit_tracer(job, bytes(work.staging.read("records.key"))), TotalLine(next(iter(job.columns)))
-    for first_row, full_batch in read_batches(work.source, unit, [*job.released, *writers]):
-        identifiers = add_fingerprints(identifiers, fingerprint(identifier_lanes(full_batch, job.columns), first_row))
-        totals.add(full_batch, list(job.released))
-        for name, writer in writers.items():
-            writer.add(full_batch.column(name))
-        if in_strata is not None:
-            in_strata.add(joined(full_batch, [str(job.unit_column), *job.strata.by]))
-        batch = full_batch.select([name for name in full_batch.schema.names if name not in writers])
+    identifiers, keys_of_run = (0, 0), (work.start_key, bytes(staging.read("records.key")))
+    counts = InputCounts.of(job, work.source.rows, staging.write_array, keys_of_run, index)
+    sample, keys = [], []
+    for first_row, every in read_batches(work.source, unit, [*job.released, *counts.writers]):
+        identifiers = add_fingerprints(identifiers, fingerprint(identifier_lanes(every, job.columns), first_row))
         begin = first_row - unit.first_row
-        part = contents[begin : begin + batch.num_rows]
-        numbers = units_in(job, work.start_key, full_batch)
-        kept = ~held_in(work, part, numbers) if job.measure.held_out else None
-        units = None if numbers is None else (numbers, job.k)
-        if tracer is not None:
-            tracer.add(full_batch, kept)
-        if numbers is not None:
-            of_units.append(some_units(batch, numbers, work.source.rows))
-        scanned = scan_batch(
-            batch, job.columns, first_row, job.counted, kept, job.strata.by, job.scored_by, units, job.k
-        )
-        rules = rules.with_rows(job.parsed_rules, batch, job.columns, kept)
-        scans = [merge_scans([*scans, scanned])]  # at once: what is counted of numbers by rank is large
+        part, share = contents[begin : begin + every.num_rows], job.measure.held_out
+        held = held_rows(work.start_key, share, part) if share else None
+        batch, _, kept = counts.add(every, first_row, held)
         chosen = _sampled(work, part, kept)
         sample.append(batch.filter(pa.array(chosen)))
         keys.append(route_keys(work, part)[chosen])
-    scan = merge_scans(scans)
+    scan = counts.scan
     if add_fingerprints(scan.fingerprint, identifiers) != first_reading:
         raise InputError(CHANGED.format(path=unit.path))
-    work.staging.write_record(f"scans/{index}.record", scan)
+    staging.write_record(f"scans/{index}.record", scan)
     if job.rules:
-        work.staging.write_record(RULES.format(index), rules)
-    work.staging.write_record(_SAMPLES.format(index), (sample, np.concatenate(keys)))
-    work.staging.write_record(OF_UNITS.format(index), of_units)
-    work.staging.write_record(TOTALS.format(index), totals)
-    if tracer is not None:
-        work.staging.write_record(f"unit_sums/{index}.record", tracer.sums)
-    return {"rows": unit.rows, "held_out": unit.rows - scan.rows, "fingerprint": scan.fingerprint} | {
-        "identifiers": [writer.close() for writer in writers.values()],
-        "in_strata": None if in_strata is None else in_strata.close(),
-    }
-
-
-def unit_in_strata(save: Save, job: Job, key: bytes, index: int) -> DigestWriter | None:
-    """A writer of (unit, stratum) pairs; None where units may lie in several strata."""
-    if not job.whole_units or not job.strata.by:
-        return None
-    return DigestWriter(save, f"{FOLDER}/{len(job.identifiers)}-{index}", str(job.unit_column), key)
+        staging.write_record(RULES.format(index), counts.rules)
+    staging.write_record(_SAMPLES.format(index), (sample, np.concatenate(keys)))
+    staging.write_record(OF_UNITS.format(index), counts.of_units)
+    staging.write_record(TOTALS.format(index), counts.totals)
+    if counts.changed is not None:
+        staging.write_record(f"unit_sums/{index}.record", counts.changed.sums)
+    of_identifiers, in_strata = counts.close()
+    result = {"rows": unit.rows, "held_out": unit.rows - scan.rows, "fingerprint": scan.fingerprint}
+    return result | {"identifiers": of_identifiers, "in_strata": in_strata}
 
 
 def unit_tracer(job: Job, key: bytes) -> UnitTracer | None:

@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anonpipe.audience import Audience
 from anonpipe.errors import JobError
-from anonpipe.evaluate.measurement import Reason
+from anonpipe.evaluate.measurement import Audience, Reason
 from anonpipe.evaluate.risk import MEASURES, AttackScenario, Ordered, around, key_matches, scenario_risk
 from anonpipe.evaluate.risk._scenario import individual_risk
 from tests.naive import scenario as naive

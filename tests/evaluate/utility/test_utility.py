@@ -5,10 +5,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from anonpipe.audience import Audience
 from anonpipe.columns import Kind
 from anonpipe.errors import AnonpipeError, InputError, JobError
-from anonpipe.evaluate.measurement import Figure, Measurement
+from anonpipe.evaluate.measurement import Audience, Figure, Measurement
 from anonpipe.evaluate.utility import MEASURES, utility
 from anonpipe.evaluate.utility._measure import UtilityMeasure
 from anonpipe.evaluate.utility._moments import centred, il1s, moment_changes

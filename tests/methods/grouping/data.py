@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from anonpipe.kernels.principal import block_order
+from anonpipe.kernels.points import block_order
 
 
 @st.composite

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anonpipe.methods.grouping import cluster, information_loss
-from anonpipe.methods.grouping._condensation import condense
+from anonpipe.methods.grouping._md import condense
 from tests.methods.grouping.data import grouping_problems, tarragona
 from tests.naive import fuzzy as naive
 

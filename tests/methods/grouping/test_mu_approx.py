@@ -3,7 +3,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anonpipe.methods.grouping import cluster
-from anonpipe.methods.grouping._mu_approx import cut_trees, grow_forest
+from anonpipe.methods.grouping._spanning_tree import cut_trees, grow_forest
 from tests.methods.grouping.data import grouping_problems
 from tests.methods.grouping.test_partitional import sets_of
 from tests.naive import hierarchical as naive

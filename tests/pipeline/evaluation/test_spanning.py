@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from anonpipe.audience import Audience
+from anonpipe.evaluate.measurement import Audience
 from anonpipe.evaluate.risk import Ordered
 from anonpipe.evaluate.risk._inference import attribute_inference
 from anonpipe.evaluate.risk._singling_out import MANY
