@@ -6,7 +6,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -143,38 +143,39 @@ class Stopped(Exception):
 
 
 @contextmanager
-def stopping_at(title: str) -> Iterator[None]:
-    """A run stops after the first piece of this stage, given by its name or by what is shown of it."""
+def stages_by(changed: Callable[[Any, str, Any], Any]) -> Iterator[None]:
+    """Runs whose stages have another executor: what this makes of the run, what is shown of the stage, and its own."""
     whole = pipeline.Run.map_stage
 
-    def stopping(self: Any, executor: Any, stage: str, count: int, shown: str | None = None) -> Any:
+    def mapped(self: Any, executor: Any, stage: str, count: int, shown: str | None = None) -> Any:
+        return whole(self, changed(self, shown or stage, executor), stage, count, shown)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pipeline.Run, "map_stage", mapped)
+        yield
+
+
+def stopping_at(title: str, copy: int | None = None) -> AbstractContextManager[None]:
+    """A run stops after the first piece of this stage, given by what is shown of it, of any copy or of one."""
+
+    def changed(run: Any, shown: str, executor: Any) -> Any:
         def one(work: Any, tasks: Any, on_done: Any) -> None:
             executor(work, tasks[:1], on_done)
             raise Stopped
 
-        return whole(self, one if (shown or stage) == title else executor, stage, count, shown)
+        return one if shown == title and copy in (None, run.staging.copy) else executor
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pipeline.Run, "map_stage", stopping)
-        yield
+    return stages_by(changed)
 
 
-@contextmanager
-def as_by_others() -> Iterator[None]:
-    """The pieces of a stage run last first, and each reads its records from the staging: as if each had a worker."""
-    whole = pipeline.Run.map_stage
+def as_by_others() -> AbstractContextManager[None]:
+    """The pieces of each stage run last first, by who has read the records of the run from the staging: as workers."""
 
-    def backwards(self: Any, executor: Any, stage: str, count: int, shown: str | None = None) -> Any:
-        def each(work: Any, tasks: Any, on_done: Any) -> None:
-            for task in reversed(tasks):
-                context.cache_clear()
-                executor(work, [task], on_done)
+    def changed(_run: Any, _shown: str, executor: Any) -> Any:
+        context.cache_clear()
+        return lambda work, tasks, on_done: executor(work, tasks[::-1], on_done)
 
-        return whole(self, each, stage, count, shown)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pipeline.Run, "map_stage", backwards)
-        yield
+    return stages_by(changed)
 
 
 def run_with_stops(job: Job, titles: Iterable[str]) -> RunOutcome:
@@ -183,6 +184,17 @@ def run_with_stops(job: Job, titles: Iterable[str]) -> RunOutcome:
         with stopping_at(title), pytest.raises(AnonpipeError):
             run(job, resume=True)
     return run(job, resume=True)
+
+
+_KNOWN: dict[str, list[str]] = {}
+
+
+def undisturbed(name: str, job: Job) -> list[str]:
+    """The hashes of a release that nothing stops, which depend on no folder; of jobs of one name it is made once."""
+    if name not in _KNOWN:
+        run(job)
+        _KNOWN[name] = hashes(job)
+    return _KNOWN[name]
 
 
 def counts(column: pa.Array) -> dict[Any, int]:

@@ -385,7 +385,16 @@ def test_no_scheduler_is_one_clear_error():
 
 @pytest.mark.secret("5e1b07c93ad264f8" * 4)
 def test_a_given_scheduler_gives_the_same_bytes(tmp_path):
-    job = load_job(runs.registry_job(tmp_path, rows=1000, files=2))
+    """Of a mask and a rule; workers that are killed while they group are in `test_robustness.py`."""
+    gates = {
+        "mean": 0.5,
+        "covariance": 1,
+        "covariance_with_keys": 1,
+        "category_share": 0.05,
+        "unchanged_record_rate": 1,
+    }
+    masked = {"mask": {"method": "data_shuffle", "conditioning": ["vital_status"]}, "rules": ["pairs(site, sex)"]}
+    job = load_job(runs.registry_job(tmp_path, 1_200, 2, cluster=None, gates=gates, **masked))
     plain = dask.config.set({"distributed.comm.require-encryption": None})
     with plain, LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0") as given:
         trusted = {"scheduler": given.scheduler_address, "trust_network": True}

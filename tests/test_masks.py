@@ -244,7 +244,7 @@ def test_steps_on_disk_are_the_steps_in_memory(tmp_path, registry, monkeypatch, 
 )
 def test_a_run_that_stopped_amid_any_step_goes_on(tmp_path, registry, mask, titles):
     """Stopped amid one step after the other, gone on with each time: no step is begun again, and no byte is another."""
-    whole = _undisturbed(tmp_path / "whole", registry, mask)
+    whole = small.undisturbed(f"a registry by {mask['method']}", registry_job(tmp_path / "whole", registry, mask))
     given = registry_job(tmp_path / "stopped", registry, mask)
     for at, title in enumerate((*titles, None)):
         news = []
@@ -256,18 +256,6 @@ def test_a_run_that_stopped_amid_any_step_goes_on(tmp_path, registry, mask, titl
         assert at == 0 or next(item.done for item in news if item.stage == titles[at - 1]) >= 1
         assert title is None or Staging(small.stagings()[0]).root.stat().st_mode & 0o077 == 0
     assert small.hashes(given) == whole and small.stagings() == []
-
-
-_KNOWN = {}
-
-
-def _undisturbed(folder, registry, mask):
-    """The hashes of the release of a run that nothing stops."""
-    if mask["method"] not in _KNOWN:
-        given = registry_job(folder, registry, mask)
-        small.run(given)
-        _KNOWN[mask["method"]] = small.hashes(given)
-    return _KNOWN[mask["method"]]
 
 
 def test_a_step_that_breaks_its_promise_publishes_nothing(tmp_path, registry, monkeypatch):
@@ -381,9 +369,8 @@ def test_the_preview_tells_of_the_mask_and_of_whole_columns(tmp_path, registry):
 
 
 def test_same_bytes_whoever_makes_them(tmp_path, registry):
-    """Swaps and draws follow the run's key; real workers make the same, and are killed, in `test_robustness.py`."""
-    mask = BY_NAME["data_shuffle"]
-    whole, given = _undisturbed(tmp_path / "whole", registry, mask), registry_job(tmp_path / "others", registry, mask)
+    """Swaps and draws follow the run's key; real workers make them in `test_engine.py`."""
+    whole, given = (registry_job(tmp_path / name, registry, BY_NAME["data_shuffle"]) for name in ("whole", "others"))
     with small.as_by_others():
         assert small.run(given).version
-    assert small.hashes(given) == whole
+    assert small.hashes(given) == small.undisturbed("a registry by data_shuffle", whole)

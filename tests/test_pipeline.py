@@ -452,7 +452,7 @@ def test_released_rows_are_shuffled(tmp_path, registry):
 
 @pytest.mark.parametrize("stopped", range(7))
 def test_a_run_that_stopped_after_any_stage_goes_on(tmp_path, registry, monkeypatch, stopped):
-    whole = _undisturbed(tmp_path / "whole", registry)
+    whole = small.undisturbed("a registry in groups", registry_job(tmp_path / "whole", registry))
     given = registry_job(tmp_path / "stopped", registry)
 
     def stop(*_):
@@ -468,18 +468,6 @@ def test_a_run_that_stopped_after_any_stage_goes_on(tmp_path, registry, monkeypa
     assert small.stagings() == []
     names = ["scan", "route", "encode", "group", "decode", "write"]  # groups form in transform
     assert [name for name in stages if name in names] == names[stopped:]
-
-
-_KNOWN = []
-
-
-def _undisturbed(folder, registry):
-    """The hashes of the release of a run that nothing stops, which do not depend on the folder."""
-    if not _KNOWN:
-        given = registry_job(folder, registry)
-        small.run(given)
-        _KNOWN.append(small.hashes(given))
-    return _KNOWN[0]
 
 
 def _resume(given):

@@ -63,21 +63,6 @@ def by_copy(given):
     return [part.drop(columns="copy") for _, part in frame.groupby("copy")]
 
 
-def stop_in(copy, stage):
-    """A run that stops after the first piece of a stage of this copy."""
-    whole, patch = pipeline.Run.map_stage, pytest.MonkeyPatch()
-
-    def stopping(self, executor, name, count, shown=None):
-        def one(work, tasks, on_done):
-            executor(work, tasks[:1], on_done)
-            raise small.Stopped
-
-        return whole(self, one if (self.staging.copy, name) == (copy, stage) else executor, name, count, shown)
-
-    patch.setattr(pipeline.Run, "map_stage", stopping)
-    return patch
-
-
 @pytest.mark.parametrize("methods", [MASK, {"mask": None, "cluster": {"method": "mdav", "refine": False}}])
 def test_stops_change_no_byte_of_copies(tmp_path, methods):
     alone, whole = (job(tmp_path / name, copies, **methods) for name, copies in (("alone", 1), ("whole", 3)))
@@ -96,11 +81,9 @@ def test_stops_change_no_byte_of_copies(tmp_path, methods):
     assert (manifest["copies"], manifest["rows"]) == (3, 3 * len(copies[0]))
     assert len(history(release.place(whole.output))) == 1
     stopped = job(tmp_path / "stopped", 3, **methods)
-    for where in ((2, "decode"), (3, "write")):
-        patch = stop_in(*where)
-        with pytest.raises(AnonpipeError):
+    for where in (("decode", 2), ("write", 3)):
+        with small.stopping_at(*where), pytest.raises(AnonpipeError):
             small.run(stopped, resume=True)
-        patch.undo()
     with pytest.MonkeyPatch.context() as threads:
         threads.setattr(pipeline, "open_executor", lambda *_: in_process(2))
         assert small.run(stopped, resume=True).verdict.passed
