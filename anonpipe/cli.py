@@ -11,8 +11,6 @@ import contextlib
 import gc
 import os
 import sys
-import threading
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -274,8 +272,6 @@ def demo(
     display.line(f"{data}: {rows:,} simulated cancer patients, 12 columns")
     loaded = _load(job_file, None, workers)
     display.show_log(verbose)
-    # Loaded while the scan leaves a core alone
-    threading.Thread(target=import_module, args=["matplotlib.backends.backend_agg"], daemon=True).start()
     with interrupts.stoppable():
         # The persons are simulated: a second demonstration is no second release of a register
         _finish(loaded, _execute(loaded, resume=False, repeats="ignore"), None, details=details)

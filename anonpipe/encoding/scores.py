@@ -8,7 +8,6 @@ column's own quantile function (`anonpipe.encoding.quantiles`): the shape of the
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -219,8 +218,6 @@ class Counted:
 
 
 Thin = Callable[[Radix, str, int], Radix]  # The values of a column and class without those that are left out
-_THREADS = 4  # Columns that are fitted at once
-
 Draws = Callable[[str, int], np.random.Generator]  # The generator of a column and class
 
 
@@ -250,9 +247,8 @@ class Scores:
         """
         scored = [name for name in cells.names if name in scan.scored]
         of_strata = np.array(least or [k] * len(strata.rows))
-        given = cells, scan, strata, k, minimum or f"k={k}", thin, draws, of_strata
-        with ThreadPoolExecutor(_THREADS) as threads:  # a driver fits all columns while workers wait
-            return cls(tuple(threads.map(lambda name: _fitted(name, *given), scored)), strata)
+        found = [_fitted(name, cells, scan, strata, k, minimum or f"k={k}", thin, draws, of_strata) for name in scored]
+        return cls(tuple(found), strata)
 
     def by_position(self) -> Mapping[int, ScoredColumn]:
         """The columns by where they stand among the cells."""
