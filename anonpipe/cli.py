@@ -123,10 +123,9 @@ def _options(
 ) -> None:
     """Options of the command line itself; its help is the application's."""
     if context.invoked_subcommand in _COMPUTING:
-        from anonpipe.environment import check_address_space, keep_freed_memory
+        from anonpipe.environment import check_address_space
 
         check_address_space()
-        keep_freed_memory()
 
 
 @app.command(epilog="Example: anonpipe init registry.parquet --k 5 > job.yaml")

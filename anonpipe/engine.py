@@ -19,7 +19,6 @@ import time
 import traceback
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
-from contextvars import copy_context
 from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing import forkserver, resource_tracker
@@ -29,7 +28,7 @@ from typing import Any, NoReturn
 import psutil
 
 from anonpipe import errors, interrupts
-from anonpipe.environment import MALLOC, differences, one_thread, package_versions
+from anonpipe.environment import differences, one_thread, package_versions
 from anonpipe.errors import AnonpipeError, DamagedError, EngineError, InputError, JobError, OutputError
 from anonpipe.files import FULL, disk_error, system_code
 from anonpipe.rng import secret_withheld
@@ -55,7 +54,9 @@ _WORKER_ENVIRONMENT = {
     "NUMBA_NUM_THREADS": "1",
     "ARROW_DEFAULT_MEMORY_POOL": "system",
     "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
-    **{variable: str(value) for variable, (_, value) in MALLOC.items()},
+    "MALLOC_ARENA_MAX": "1",
+    "MALLOC_MMAP_MAX_": "0",
+    "MALLOC_TRIM_THRESHOLD_": str(256 << 20),
 }
 
 # Spilling would write raw rows to disk; spilling off with pausing on hangs for ever.
@@ -227,15 +228,6 @@ def _by_threads(
             yield from (future.result() for future in done)
     finally:
         pool.shutdown(cancel_futures=True)
-
-
-def together(*parts: Callable[[], None]) -> None:
-    """Do several parts of the driver's work at once, the first in this thread; an error comes once all have ended."""
-    with ThreadPoolExecutor(len(parts), initializer=one_thread) as pool:
-        others = [pool.submit(copy_context().run, part) for part in parts[1:]]
-        parts[0]()
-    for other in others:
-        other.result()
 
 
 def default_workers() -> int:

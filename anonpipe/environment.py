@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import resource
 import sys
@@ -51,20 +50,7 @@ def _libraries(modules: int) -> ThreadpoolController:
     return ThreadpoolController()
 
 
-# --- Memory
-
-# Options of glibc's allocator by variable: the number of each in mallopt(3), and its value
-MALLOC = {"MALLOC_ARENA_MAX": (-8, 1), "MALLOC_MMAP_MAX_": (-4, 0), "MALLOC_TRIM_THRESHOLD_": (-1, 256 << 20)}
-
-
-def keep_freed_memory() -> None:
-    """Let a process that is all anonpipe's use freed memory again, pyarrow's too; only glibc has these options."""
-    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
-    with suppress(AttributeError):
-        mallopt = ctypes.CDLL(None).mallopt
-        for option, value in MALLOC.values():
-            mallopt(option, value)
-
+# --- Limits of memory
 
 # Bytes that one process of a run reserves on top of its data: for libraries and compiled code (measured: 2,535 MiB on
 # two cores), and for the threads of each core (128 MiB, an estimate: the stack and two heaps of the allocator). Most of

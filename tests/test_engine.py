@@ -11,7 +11,6 @@ import tempfile
 import threading
 import time
 import traceback
-from functools import partial
 from importlib.metadata import version
 from multiprocessing import forkserver
 from pathlib import Path
@@ -21,7 +20,7 @@ import psutil
 import pytest
 from distributed import Client, LocalCluster
 
-from anonpipe import engine, interrupts, progress
+from anonpipe import engine, interrupts
 from anonpipe.errors import AnonpipeError, EngineError, InputError, JobError
 from anonpipe.job.model import load_job
 from anonpipe.pipeline import run as pipeline
@@ -89,24 +88,6 @@ def test_threads_take_turns_and_leave_some_stages_alone(tmp_path):
     beside, alone = ([one["thread"] == "MainThread" for one in told if one["stage"] == s] for s in ("beside", "alone"))
     assert beside == [False] * 4 and alone == [True] * 4
     assert {one["umask"] for one in told} == {0o077} and {one["cores"] for one in told} == {1}
-
-
-def test_parts_of_the_driver_run_at_once_and_all_end(tmp_path):
-    met, ended = threading.Barrier(2, timeout=20), []
-
-    def part(number, error=None):
-        met.wait()
-        ended.append(number)
-        if error is not None:
-            raise error
-
-    engine.together(partial(part, 0), partial(part, 1))
-    assert sorted(ended) == [0, 1]
-    for errors in ((JobError("no"), None), (None, JobError("no"))):
-        ended.clear()
-        with pytest.raises(JobError, match="no"):
-            engine.together(*(partial(part, at, error) for at, error in enumerate(errors)))
-        assert sorted(ended) == [0, 1]
 
 
 def test_threads_stop_at_ctrl_c_and_finish_what_runs(tmp_path):
@@ -483,13 +464,3 @@ def test_worker_of_other_versions_joining_later_does_nothing(tmp_path):
     ):
         executor(engine_tasks.count, tasks(tmp_path, 2), told.append)
     assert told == []
-
-
-def test_seconds_of_stages_at_once_add_up_to_those_that_passed(monkeypatch):
-    clock = iter([0.0, 1.0, 4.0, 6.0])
-    monkeypatch.setattr(progress.time, "perf_counter", lambda: next(clock))
-    times: dict[str, float] = {}
-    listen = progress.logged(lambda _: None, times)
-    for stage, done in (("search", 0), ("write", 0), ("write", 1), ("search", 1)):
-        listen(progress.Progress(stage, done, 1, 0))
-    assert times == {"write": 4.0, "search": 2.0}

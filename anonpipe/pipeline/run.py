@@ -7,7 +7,7 @@ written files). So a run can be resumed, and Prefect can retry a stage.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
@@ -24,7 +24,7 @@ from anonpipe.pipeline.arrays import make_released, routed_array
 from anonpipe.pipeline.cut import cut_rows, withhold
 from anonpipe.pipeline.evaluation import measures as evaluation
 from anonpipe.pipeline.evaluation.measures import load_assessment, pieces, save_assessment
-from anonpipe.pipeline.evaluation.samples import gather_queries
+from anonpipe.pipeline.evaluation.samples import gather_queries, samples
 from anonpipe.pipeline.evaluation.search import gather_borders
 from anonpipe.pipeline.outcome.evidence import evidence
 from anonpipe.pipeline.outcome.facts import gather
@@ -162,47 +162,30 @@ def _decode(run: Run, executor: Executor) -> None:
         run.context.call(drop_unweighted)
 
 
-def assess_and_write(run: Run, executor: Executor) -> None:
-    """Measure the release while its files are written and compared: neither needs the other."""
-    _at_once(run, partial(assess, run, executor), partial(write, run, executor))
-
-
 def assess(run: Run, executor: Executor) -> None:
     """Measure utility and risk of the release, and fit the recipients' models to both tables."""
-    every = list(enumerate(pieces(run.job)))
-    risks, others = ([at for at, piece in every if (piece[0] == "risk") is of_risk] for of_risk in (True, False))
-    _at_once(run, partial(_attack, run, executor, risks), partial(run.map_stage, executor, "measure", others))
+    # Sampled records are searched in the released rows of every partition.
+    if samples(run.job):
+        if run.job.measure.risk:
+            run.context.call(gather_queries)
+            run.context.call(gather_borders)
+            for one in run.copies:
+                one.map_stage(executor, "search", len(one.context.cut.partitions), "search for records")
+        run.map_stage(executor, "measure", len(pieces(run.job)))
     save_assessment(run.context.work)
-
-
-def _attack(run: Run, executor: Executor, pieces: Sequence[int]) -> None:
-    """Search sampled records in the released rows of every partition, and measure risk."""
-    if pieces:
-        run.context.call(gather_queries)
-        run.context.call(gather_borders)
-        for one in run.copies:
-            one.map_stage(executor, "search", len(one.context.cut.partitions), "search for records")
-        run.map_stage(executor, "measure", pieces, "measure risk")
-
-
-def _at_once(run: Run, *parts: Callable[[], None]) -> None:
-    """Do parts of a stage at once; with models one by one, as they record warnings, which threads would mix up."""
-    for together in [(part,) for part in parts] if run.job.analyses else [parts]:
-        engine.together(*together)
 
 
 def write(run: Run, executor: Executor) -> None:
     """Write the output files in the staging, measure them, and compare their values with the original ones."""
     for one in run.copies:
         one.map_stage(executor, "write", one.context.cut.files)
-        one.map_stage(executor, "values", len(compared_names(run.context.work)), "compare values")
+        if columns := len(compared_names(run.context.work)):
+            one.map_stage(executor, "values", columns, "compare values")
     if run.context.work.folded is not None:
         run.map_stage(executor, "unfold", run.context.cut.files, "rows of units")
 
 
-Stage = Callable[[Run, Executor], None]
-
-MAPPED_STAGES: tuple[Stage, ...] = (scan, route, encode, transform, decode, assess_and_write)
+MAPPED_STAGES: tuple[Callable[[Run, Executor], None], ...] = (scan, route, encode, transform, decode, assess, write)
 
 
 def verify(run: Run) -> Verdict:
@@ -272,7 +255,7 @@ def without_measures(job: Job, on_progress: OnProgress) -> tuple[Verdict, list[s
     def judged(run: Run) -> tuple[Verdict, list[str]]:
         return _judged(run), list(unmeasured_warnings(run).all())
 
-    return unpublished(job, False, on_progress, "ignore", judged, last=write)
+    return unpublished(job, False, on_progress, "ignore", judged, left_out=assess)
 
 
 def unpublished(
@@ -281,15 +264,16 @@ def unpublished(
     on_progress: OnProgress,
     repeats: Repeats,
     ended: Callable[[Run], _Ended],
-    last: Stage | None = None,
+    left_out: Callable[[Run, Executor], None] | None = None,
 ) -> _Ended:
-    """Run a job to its written files, `last` in place of the last stage, and return `ended(run)`; no staging stays."""
+    """Run a job up to its written files, but for a stage, and return `ended(run)`; the staging is deleted."""
     try:
         with open_run(job, False, on_progress, publishes=repeats == "trial", repeats=repeats) as run:
             try:
                 with open_executor(job, run.staging, cluster) as executor:
-                    for stage in MAPPED_STAGES if last is None else (*MAPPED_STAGES[:-1], last):
-                        stage(run, executor)
+                    for stage in MAPPED_STAGES:
+                        if stage is not left_out:
+                            stage(run, executor)
                 return ended(run)
             finally:
                 remove(run.staging)

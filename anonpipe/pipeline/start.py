@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib.metadata import version
@@ -74,23 +74,21 @@ class Run:
         """Records that are written, of all copies."""
         return self.context.cut.released * self.job.release.copies
 
-    def map_stage(self, executor: Executor, stage: str, count: int | Sequence[int], title: str | None = None) -> None:
-        """Run the unfinished ones of so many pieces of a stage, or of some; progress shows `title`, or its name."""
+    def map_stage(self, executor: Executor, stage: str, count: int, title: str | None = None) -> None:
+        """Run the unfinished pieces of a stage; progress shows `title`, or the name of the stage."""
         shown = (title or stage) + (f", copy {self.staging.copy}" if self.staging.copy else "")
-        if not (pieces := range(count) if isinstance(count, int) else count):
-            return
-        done = self.staging.results(stage).done(pieces)
+        done = self.staging.results(stage).done(count)
         state = {"done": len(done), "rows": 0}
-        self.on_progress(Progress(shown, state["done"], len(pieces), 0))
+        self.on_progress(Progress(shown, state["done"], count, 0))
 
         def on_done(result: dict[str, Any]) -> None:
             state["done"] += 1
             state["rows"] += int(result["rows"])
-            self.on_progress(Progress(shown, state["done"], len(pieces), state["rows"]))
+            self.on_progress(Progress(shown, state["done"], count, state["rows"]))
 
         interrupts.safe_point()
         where = str(self.staging.root), self.token, stage
-        tasks = [Task(*where, at, self.staging.copy) for at in pieces if at not in done]
+        tasks = [Task(*where, at, self.staging.copy) for at in range(count) if at not in done]
         executor(work, tasks, on_done)
 
     def mark(self, stage: str, rows: int = 0) -> None:

@@ -17,7 +17,7 @@ import re
 import secrets
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -190,9 +190,9 @@ class TaskResults:
         """Whether task `index` has finished."""
         return self.staging.has(self.name(index))
 
-    def done(self, indices: Iterable[int]) -> set[int]:
-        """Those of some indices that have a task result."""
-        return set(filter(self.has, indices))
+    def done(self, count: int) -> set[int]:
+        """The indices below `count` that have a task result."""
+        return {index for index in range(count) if self.has(index)}
 
     def write(self, index: int, result: dict[str, Any], files: Mapping[str, str] | None = None) -> None:
         """Record that a task has finished, after its sealed files have reached the disk."""

@@ -149,7 +149,7 @@ def _check_runs(folder, server):
     keys = sorted(one["key"] for one in server.ask("artifacts", artifacts=of_run))
     assert keys == [f"anonpipe-{what}" for what in ("columns", "progress", "release", "report", "verdict")]
     (bar,) = server.artifacts(released["id"], "anonpipe-progress")
-    assert bar["data"] == 100.0 and bar["description"] == "8 of 8: released"
+    assert bar["data"] == 100.0 and bar["description"] == "9 of 9: released"
     (report,) = server.artifacts(released["id"], "anonpipe-report")
     figures = json.loads(report["data"])
     assert {row["of"] for row in figures} == {"risk", "utility"} and "estimate" in figures[0]
