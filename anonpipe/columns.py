@@ -299,6 +299,7 @@ class Comparison:
     operator: str  # `==`, `!=`, `<`, `<=`, `>`, `>=`, `in`, `not in`, `null` or `not null`
     values: tuple[Scalar, ...] = ()  # What it is compared with; days since 1970-01-01 for dates
     other: str = ""  # The column that it is compared with in place of values
+    coded: bool = False  # Whether the column holds categories
 
 
 @dataclass(frozen=True)
@@ -320,24 +321,26 @@ class Rule:
     `share`: the target lies between 0 and the only term, and is `gap` times it.
     `lookup`: the target is a function of the only term. `pairs`: only pairs of both that occur are released.
     `condition`: where all of `when` hold, all of `then` hold.
+    `amount`: the target is the value that the condition of `cases` demands whose `when` holds, else `gap`.
     """
 
     text: str
-    kind: Literal["linear", "product", "order", "share", "lookup", "pairs", "condition"]
+    kind: Literal["linear", "product", "order", "share", "lookup", "pairs", "condition", "amount"]
     target: str = ""
     terms: tuple[tuple[str, float], ...] = ()
     constant: float = 0.0
     factors: tuple[RuleFactor, ...] = ()
-    gap: str = ""  # The column of differences, or of shares
+    gap: str = ""  # The column of differences, of shares, or of amounts
     step: float = 0.0  # On which differences lie; 0 for whole numbers and for any
     sign: int = 1
     when: tuple[Comparison, ...] = ()
     then: tuple[Comparison, ...] = ()
+    cases: tuple[Rule, ...] = ()
 
     @property
     def derives(self) -> bool:
         """Whether its target is computed from other columns."""
-        return self.kind in ("linear", "product", "order", "share", "lookup")
+        return self.kind not in ("pairs", "condition")
 
     @property
     def names(self) -> tuple[str, ...]:

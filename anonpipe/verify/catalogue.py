@@ -480,6 +480,9 @@ _FIXED = (
     CheckKind("rules.broken", "rows that break a rule between columns", _FILES, Audience.OPEN, counts=Counting.ROWS,
         mandatory=True, remedy="few rows can meet a condition: mask the column that it begins with, too, or remove the "
         "rule"),
+    CheckKind("units.rows", "rows of a unit, largest difference of shares of units with at most so many", _FILES,
+        Audience.SEVERAL, unit="share", mandatory=True, remedy="add units, or release rows without release.unit: "
+        "pseudonym"),
     CheckKind("weights.sums", "sums of survey weights, in all, by stratum and by calibrated column, furthest one",
         _FILES, Audience.SEVERAL, unit="standard errors", mandatory=True, remedy="calibrate by fewer columns, or join "
         "their rare categories"),

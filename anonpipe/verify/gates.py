@@ -187,6 +187,8 @@ class Evidence:
     by: GroupEvidence | MaskEvidence
     staging_check: StagingCheck
     rules_broken: int | None = None  # Rows that break a rule, added up over rules; None without rules
+    # Largest difference of the shares of units with at most so many rows, and its limit; None without whole units
+    lengths_off: tuple[float, float] | None = None
     weights_off: float | None = None  # Of sums of survey weights, in standard errors of a sum; None without weights
     rounded: Rounded | None = None  # None where counts are kept
     unpreserved_moments: tuple[str, ...] = ()  # Columns whose mean is known not to be the original's
@@ -239,6 +241,7 @@ def _counts(evidence: Evidence, k: int, limits: Limits) -> list[Check]:
         held("local_suppression", share, limits["local_suppression_rate"], columns=(column,) if column else ()),
         held("values.beyond", evidence.beyond_limits, 0, about=files),
         *([] if evidence.rules_broken is None else [held("rules.broken", evidence.rules_broken, 0, about=files)]),
+        *([] if evidence.lengths_off is None else [held("units.rows", *evidence.lengths_off, about=files)]),
         *([] if evidence.weights_off is None else [held("weights.sums", evidence.weights_off, SUMS_OFF, about=files)]),
     ]
 
@@ -504,6 +507,13 @@ class ComparedMoments:
     def _correlation(self) -> FloatArray:
         return np.asarray(np.nan_to_num(np.abs(self.covariance) / np.outer(self.scale, self.scale)))
 
+    @property
+    def of_amounts(self) -> FloatArray:
+        """How far chance leads means and null shares of amounts: which records have one is drawn, (2, n_variables)."""
+        n, rows = np.maximum(np.diag(self.original.n), 1), max(1, self.original.rows)
+        error = np.stack([1.0 / n - 1.0 / rows, n / rows * (1.0 - n / rows) / rows])
+        return self.view.amount * mean_limit(np.sqrt(2.0 * np.maximum(error, 0.0)), REACHED / max(1, len(n)))
+
     @cached_property
     def reach(self) -> FloatArray:
         """How near decoding gets to each two variables' covariance where records are synthetic, in sd x sd.
@@ -537,10 +547,12 @@ class ComparedMoments:
         most_left = np.maximum.outer(left, left)
         variance = (most_left * self._joint + 1.0 - np.square(np.outer(kept, kept))) / n
         variance += ranked * np.square(RANKED / n)
-        variance += (
-            2.0 * (1.0 + np.square(self._correlation)) * np.maximum(1.0 / n - 1.0 / max(self.original.rows, 2), 0.0)
-        )
-        own = np.where(indicator, self.scale * view.sd, 1.0)
+        own, rows = np.where(indicator, self.scale * view.sd, 1.0), max(self.original.rows, 2)
+        # A category may be more frequent among the records that have an amount
+        most = np.where(indicator, 0.25 / np.square(own), 1.0)
+        wider = np.minimum(np.maximum.outer(most, most), rows / n)
+        wider[~np.logical_or.outer(view.amount, view.amount)] = 1.0
+        variance += wider * 2.0 * (1.0 + np.square(self._correlation)) * np.maximum(1.0 / n - 1.0 / rows, 0.0)
         record = placed / (n * np.outer(own, own))
         pairs = len(kept) * (len(kept) + 1) // 2 * max(1, len(self.evidence.by.strata))
         skewed = np.outer(indicator, indicator) * most_left * skewness_quantile(REACHED / pairs)
@@ -561,11 +573,11 @@ def _moments(compared: ComparedMoments, limits: Limits) -> list[Check]:
     """Each mean and covariance of the masked columns against its own limit."""
     view = compared.view
     made, valued = view.synthesized, view.synthesized & ~view.probability
-    allowed_mean, allowed = compared.allowance
+    (allowed_mean, allowed), (chance, _) = compared.allowance, compared.of_amounts
     block = np.ix_(valued, valued)
     limit = allowed[block] + np.maximum(limits["covariance"], compared.reach[block])
     return [
-        compared.against("mean", compared.mean_off[made], allowed_mean[made] + limits["mean"], made),
+        compared.against("mean", compared.mean_off[made], (allowed_mean + chance)[made] + limits["mean"], made),
         compared.against("covariance", compared.covariance_off[block], limit, valued, valued),
     ]
 
@@ -585,7 +597,9 @@ def _differences(compared: ComparedMoments, limits: Limits) -> list[Check]:
     checks = [
         *_moments(compared, limits),
         compared.against("category_share", share, limits["category_share"] + rounded[category], category),
-        compared.against("null_share", null, limits["null_share"] + rounded, every, compared=len(columns)),
+        compared.against(
+            "null_share", null, limits["null_share"] + rounded + compared.of_amounts[1], every, compared=len(columns)
+        ),
         *_in_unit(compared, limits),
     ]
     if kept.any():
@@ -601,19 +615,22 @@ def _in_unit(compared: ComparedMoments, limits: Limits) -> list[Check]:
     Normal scores release values that are known before any draw, but for their order (`ScoredColumn.released_moments`).
     Mean and variance are held against these: from the original's a top-coded extreme could be computed. Neither depends
     on chance, so that the limits are the job's alone. Only records that are to be equal share the middle of their
-    positions: they may lose as much variance as their method takes of the scores'. The mean of logarithms is compared
-    with the original's, and their variance is not.
+    positions: they may lose as much variance as their method takes of the scores'. How many amounts there are is drawn.
+    The mean of logarithms is compared with the original's, and their variance is not.
     """
     own_unit, known = compared.view.own_unit, ~np.isnan(compared.view.known_variance)
+    chance, _ = compared.of_amounts
     found = []
     if own_unit.any():
         off = np.where(known, np.abs(compared.released.mean), compared.mean_off)
-        found.append(compared.against("mean.own_unit", off[own_unit], limits["mean_in_unit"], own_unit))
+        found.append(
+            compared.against("mean.own_unit", off[own_unit], (limits["mean_in_unit"] + chance)[own_unit], own_unit)
+        )
     if known.any():
         off = _apart(np.diag(compared.released.covariance), compared.view.known_variance)
         by = compared.evidence.by
         taken = np.diag(compared.allowance[1]) if isinstance(by, GroupEvidence) and by.identical else 0.0
-        limit = np.broadcast_to(limits["variance_in_unit"] + taken, off.shape)
+        limit = limits["variance_in_unit"] + taken + np.sqrt(2.0) * chance
         found.append(compared.against("variance.own_unit", off[known], limit[known], known))
     return found
 

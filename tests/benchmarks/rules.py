@@ -1,6 +1,6 @@
 """What an office's tables keep: rules, coefficients, weighted totals; and what tells released rows and units.
 
-    python -m tests.benchmarks.rules [table ...] [--rows 3000] [--without]
+    python -m tests.benchmarks.rules [table ...] [--rows 3000] [--without] [--units POPULATIONS]
 
 *register*: dates in order. *claims*: no cost without a visit, and the cost of a visit. *schools*: 36 columns of which
 six follow from others. *panel*: persons in up to four years. *households*: members, with weights by region. *wide*: 60
@@ -12,11 +12,16 @@ with differences, sums and ratios of the pairs that are most related; 0.5 is cha
 original's 95 % interval; *totals*: weighted totals by category beyond it. *Member*: area under the curve of the
 distance to the nearest released row. *Units*: told and member, of numbers, means, first and last values of units.
 *Linked*: records whose nearest released one is their own, by the run.
+
+Of 1,000 units the standard error of an area is 0.013. So `--units` judges units alone, of as many populations as it
+says, each with a secret of its own: attacks by the nearest unit and by the number of near ones, rows side by side or
+summed up, and how units are told apart. Eight populations make it 0.004.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import os
 import tempfile
 import time
@@ -31,11 +36,12 @@ import pandas as pd
 import statsmodels.formula.api as smf
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.metrics import roc_auc_score
+from sklearn.neighbors import NearestNeighbors
 from threadpoolctl import threadpool_limits
 
 from anonpipe import anonymize
 from tests.benchmarks import wide
-from tests.benchmarks.frontier.comparable import plain
+from tests.benchmarks.frontier.comparable import plain, points
 from tests.benchmarks.frontier.measures import membership
 from tests.benchmarks.frontier.tables import kind_of
 
@@ -284,6 +290,51 @@ def by_unit(frame, unit):
     return pd.concat([*parts, groups.size().rename("rows")], axis=1).reset_index(drop=True)
 
 
+def side_by_side(frame, unit):
+    """Of each unit the number of rows, and its columns row by row."""
+    key = frame[unit].to_numpy()
+    numbers = numbers_of(frame.drop(columns=unit)).assign(unit=key, row=pd.Series(key).groupby(key).cumcount())
+    found = numbers.set_index(["unit", "row"]).unstack()
+    found.columns = [f"{name} {row}" for name, row in found.columns]
+    return found.assign(rows=pd.Series(key).value_counts()).reset_index(drop=True)
+
+
+def counted(original, control, released):
+    """Area under the curve of the number of released units nearer than the fifth nearest one mostly is."""
+    kinds = dict.fromkeys(original, "numerical")
+    known, *sides = points(
+        [plain(side.reindex(columns=original.columns), kinds) for side in (released, original, control)], kinds
+    )
+    search = NearestNeighbors(n_neighbors=20).fit(known)
+    near = [search.kneighbors(side)[0] for side in sides]
+    counts = [(each < np.median(near[0][:, 4])).sum(axis=1) for each in near]
+    return float(roc_auc_score(np.repeat([1, 0], [len(each) for each in near]), np.concatenate(counts)))
+
+
+def units_judged(name, rows, populations):
+    """Mean and standard error over populations of attacks on units, and of how they are told apart."""
+    found = []
+    for at in range(populations):
+        os.environ["ANONPIPE_SECRET"] = hashlib.sha256(bytes([at])).hexdigest()
+        population = TABLES[name](3 * rows, np.random.default_rng(100 + at))
+        original, control, other = samples(population, rows)
+        made = released_of(population, original, population.rules)[0]
+        if made is None:
+            continue
+        line, tables = [], (original, pd.concat([control, other]), made)  # whose units have numbers of their own
+        for form in (side_by_side, by_unit):
+            forms = [form(side, population.unit) for side in tables]
+            forms[1:] = [side.reindex(columns=forms[0].columns) for side in forms[1:]]
+            line += [member(*forms), counted(*forms)]
+        sides = (by_unit(side, population.unit) for side in (made, control))
+        found.append([*line, told_apart(*sides)])
+    error = np.std(found, axis=0, ddof=1) / np.sqrt(len(found))
+    parts = [f"{mean:.3f} ± {each:.3f}" for mean, each in zip(np.mean(found, axis=0), error, strict=True)]
+    words = ("side by side, nearest", "counted", "summed up, nearest", "counted", "told")
+    told = "; ".join(f"{word} {part}" for word, part in zip(words, parts, strict=True))
+    print(f"{name}, {len(found)} of {populations} populations: {told}", flush=True)
+
+
 def outside(population, original, released):
     """Share of coefficients, and of weighted totals by category, beyond the original's 95 % interval."""
     off = []
@@ -342,10 +393,15 @@ def main() -> None:
     parser.add_argument("tables", nargs="*", help=f"of {', '.join(TABLES)}; all without")
     parser.add_argument("--rows", type=int, default=3_000)
     parser.add_argument("--without", action="store_true", help="a line without rules, too")
+    parser.add_argument("--units", type=int, default=0, metavar="POPULATIONS", help="units alone, of so many")
     given = parser.parse_args()
     warnings.filterwarnings("ignore")
     os.environ.setdefault("ANONPIPE_SECRET", "5e1b07c93ad264f8" * 4)
     os.environ["ANONPIPE_HOME"] = tempfile.mkdtemp()
+    if given.units:
+        for name in given.tables or ("panel", "households"):
+            units_judged(name, given.rows, given.units)
+        return
     print(f"{'':28} broken   told outside totals member | units: told member | linked seconds")
     for name in given.tables or TABLES:
         population = TABLES[name](3 * given.rows, np.random.default_rng(1))

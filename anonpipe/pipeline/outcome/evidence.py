@@ -26,7 +26,7 @@ from anonpipe.pipeline.procedure.group_steps import TableGroups
 from anonpipe.pipeline.resolve import Warnings, columns_without_sums
 from anonpipe.pipeline.tasks.decode import FACTORS, counted_groups, key_units, split_units
 from anonpipe.pipeline.tasks.passes import LAST, PassTask, learnt_groups, stage_name
-from anonpipe.pipeline.tasks.unfold import disordered_rows
+from anonpipe.pipeline.tasks.unfold import disordered_rows, lengths_off
 from anonpipe.pipeline.tasks.write import COUNT, compared_names, count_combinations, handed_on, read_combinations
 from anonpipe.types import FloatArray, IntArray
 from anonpipe.verify.expectations import KeptGroups, StagingCheck, Target
@@ -77,6 +77,7 @@ def evidence(work: Work, fitted: Fitted, cut: Cut) -> Evidence:
         beyond_limits=sum(result["beyond_limits"] for result in written),
         files=len(written),
         rules_broken=_rules_broken(work, cut, written) if job.rules else None,
+        lengths_off=lengths_off(work, cut),
         weights_off=_weights_off(work, fitted, written),
         view=fitted.view,
         feature_columns=_feature_columns(fitted),

@@ -193,6 +193,22 @@ def disordered_rows(work: Work, cut: Cut) -> int:
     return sum(result["disordered"] for result in done)
 
 
+def lengths_off(work: Work, cut: Cut) -> tuple[float, float] | None:
+    """How far numbers of rows of units are from the original's (Kolmogorov & Smirnov), and the limit; None without."""
+    if work.folded is None:
+        return None
+    results, sizes = work.staging.results("unfold").read_all(cut.files), work.folded.sizes
+    released = np.array([count for _, count in _sizes(results)])
+    most = max(len(sizes), len(released))
+    before, after = (np.cumsum(np.pad(side, (0, most - len(side)))) / side.sum() for side in (sizes, released))
+    chance = _CHANCE * np.sqrt(1.0 / sizes.sum() + 1.0 / released.sum())
+    return float(np.abs(after - before).max()), float(_LENGTHS + chance)
+
+
+# The limit of this difference, and how many times the standard error two samples differ by in one of a thousand pairs
+_LENGTHS, _CHANCE = 0.05, 1.95
+
+
 def manifest_of_rows(work: Work, fitted: Fitted, cut: Cut, manifest: dict[str, Any]) -> dict[str, Any]:
     """The manifest of the published rows, from that of the records that were measured."""
     if (folded := work.folded) is None:
