@@ -110,6 +110,7 @@ _REPLICATES = (
     "no others; design.replicates makes new ones of what is released"
 )
 
+
 def with_amounts(job: Job, scan: Scan, counts: RuleCounts) -> Scan:
     """The scan of a table that is masked with an amount in every row, also where a condition gives another value."""
     changed = dict(scan.columns)

@@ -206,7 +206,7 @@ class Target:
     # How many tables (strata, or one) are held against their promises at once: the chance of a false failure is shared
     # out among them
     tables: int = 1
-    # How many records more each two dummies were to have together when they got categories (`encoding.pair_tables`),
+    # How many records more each two dummies were to have together when they got categories (`encoding.shares`),
     # with those of unchanged columns behind, shape (width, channels); None for none
     drawn: FloatArray | None = None
 
