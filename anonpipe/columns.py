@@ -299,7 +299,6 @@ class Comparison:
     operator: str  # `==`, `!=`, `<`, `<=`, `>`, `>=`, `in`, `not in`, `null` or `not null`
     values: tuple[Scalar, ...] = ()  # What it is compared with; days since 1970-01-01 for dates
     other: str = ""  # The column that it is compared with in place of values
-    coded: bool = False  # Whether the column holds categories
 
 
 @dataclass(frozen=True)
@@ -321,26 +320,24 @@ class Rule:
     `share`: the target lies between 0 and the only term, and is `gap` times it.
     `lookup`: the target is a function of the only term. `pairs`: only pairs of both that occur are released.
     `condition`: where all of `when` hold, all of `then` hold.
-    `amount`: the target is the value that the condition of `cases` demands whose `when` holds, else `gap`.
     """
 
     text: str
-    kind: Literal["linear", "product", "order", "share", "lookup", "pairs", "condition", "amount"]
+    kind: Literal["linear", "product", "order", "share", "lookup", "pairs", "condition"]
     target: str = ""
     terms: tuple[tuple[str, float], ...] = ()
     constant: float = 0.0
     factors: tuple[RuleFactor, ...] = ()
-    gap: str = ""  # The column of differences, of shares, or of amounts
+    gap: str = ""  # The column of differences, or of shares
     step: float = 0.0  # On which differences lie; 0 for whole numbers and for any
     sign: int = 1
     when: tuple[Comparison, ...] = ()
     then: tuple[Comparison, ...] = ()
-    cases: tuple[Rule, ...] = ()
 
     @property
     def derives(self) -> bool:
         """Whether its target is computed from other columns."""
-        return self.kind not in ("pairs", "condition")
+        return self.kind in ("linear", "product", "order", "share", "lookup")
 
     @property
     def names(self) -> tuple[str, ...]:

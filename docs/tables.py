@@ -40,6 +40,7 @@ JOB = {
         "weight": {"kind": "continuous", "role": "sampling_weight", "by": ["sex"]},
     },
     "strata": {"by": ["vital_status"]},
+    "repeat": {"allow": "all persons are simulated"},
     "measure": {"hold_out": 0.3, "scenarios": [{"name": "S", "knows": ["age", "sex"]}], "sampling_fraction": 0.1},
     "gates": dict.fromkeys(OPEN_GATES, 5000)
     | dict.fromkeys(("reidentification_rate", "membership_auc", "weighted_estimates")),

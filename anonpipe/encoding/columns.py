@@ -65,7 +65,6 @@ class ColumnScan:
     not_positive: int = 0  # Of a survey weight, numbers of 0 or less
     # Of a dictionary without declared levels the values that no record has; None where there are none
     unused: pa.Array | None = None
-    filled: bool = False  # Whether nulls are filled for the mask, as rules say where they are
 
     @property
     def values(self) -> int:
@@ -284,7 +283,7 @@ def feature_width(column: Column, scanned: ColumnScan) -> int:
     if not column.encoded:
         return 0
     if not column.kind.coded or column.kind is Kind.ORDINAL:
-        return 1 + (scanned.nulls > 0 and not scanned.filled)
+        return 1 + (scanned.nulls > 0)
     found = len(scanned.occupied)
     return {1: 0, 2: 1}.get(found, found)
 

@@ -14,8 +14,6 @@ from scipy.spatial.distance import cdist
 from anonpipe.columns import Column, Comparison, Kind, Role, Rule, RuleFactor
 from anonpipe.encoding.cells import ColumnEncoder
 from anonpipe.encoding.columns import code_of
-from anonpipe.encoding.quantiles import Radix
-from anonpipe.encoding.scores import Scores
 from anonpipe.encoding.values import level_array, numbers, plain, present
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
@@ -39,11 +37,8 @@ def with_differences(batch: pa.RecordBatch, rules: Sequence[Rule]) -> pa.RecordB
     """The batch with the column of differences, or of shares, of each order between columns."""
     for rule in rules:
         if rule.gap and rule.gap not in batch.schema.names:
-            target = numbers(batch.column(rule.target))
-            base = target if rule.kind == "amount" else first_there(rule, batch)
-            if rule.kind == "amount":
-                gap = np.where(determined(rule, batch), np.nan, target)
-            elif rule.kind == "share":
+            target, base = numbers(batch.column(rule.target)), first_there(rule, batch)
+            if rule.kind == "share":
                 gap = np.divide(target, base, out=np.where(base == 0, 0.0 * target, np.nan), where=base != 0)
             else:
                 gap = rule.sign * (target - base)
@@ -61,17 +56,7 @@ def value_of(rule: Rule, batch: pa.RecordBatch) -> FloatArray:
     """What a rule computes, NaN where an operand is missing or a divisor is 0, shape (n_rows,)."""
     if rule.kind == "order":
         return first_there(rule, batch) + rule.sign * numbers(batch.column(rule.gap))
-    if rule.kind == "amount":
-        value = numbers(batch.column(rule.gap))
-        for case in reversed(rule.cases):
-            value = np.where(_all(case.when, batch), float(next(iter(case.then[0].values), np.nan)), value)
-        return value
     return _product(rule, batch) if rule.factors else _sum(rule, batch)
-
-
-def determined(rule: Rule, batch: pa.RecordBatch) -> BoolArray:
-    """In which rows a condition gives the target of a rule of amounts its value, shape (n_rows,)."""
-    return np.asarray(np.logical_or.reduce([_all(case.when, batch) for case in rule.cases]))
 
 
 def _sum(
@@ -94,9 +79,7 @@ def _product(rule: Rule, batch: pa.RecordBatch, size: Callable[[FloatArray], Flo
 def is_broken(rule: Rule, batch: pa.RecordBatch, columns: Mapping[str, Column]) -> BoolArray:
     """Which rows break a rule that each row meets or breaks alone, shape (n_rows,)."""
     if rule.kind == "condition":
-        return _all(rule.when, batch) & ~_all(rule.then, batch)
-    if rule.kind == "amount":  # which follows from its conditions
-        return np.zeros(batch.num_rows, dtype=np.bool_)
+        return _all(rule.when, batch, columns) & ~_all(rule.then, batch, columns)
     target = numbers(batch.column(rule.target))
     if rule.kind == "share":
         return np.asarray((target < 0) | (target > first_there(rule, batch)))
@@ -117,18 +100,18 @@ def differ(value: FloatArray, target: FloatArray, allowed: FloatArray) -> BoolAr
     return np.where(missing, np.isnan(value) != np.isnan(target), np.abs(value - target) > allowed)
 
 
-def _all(tests: Sequence[Comparison], batch: pa.RecordBatch) -> BoolArray:
-    met = [_met(test, batch) for test in tests]
+def _all(tests: Sequence[Comparison], batch: pa.RecordBatch, columns: Mapping[str, Column]) -> BoolArray:
+    met = [_met(test, batch, columns[test.column]) for test in tests]
     return np.asarray(np.logical_and.reduce(met)) if met else np.ones(batch.num_rows, dtype=np.bool_)
 
 
 _COMPARED = {"<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal}
 
 
-def _met(test: Comparison, batch: pa.RecordBatch) -> BoolArray:
+def _met(test: Comparison, batch: pa.RecordBatch, column: Column) -> BoolArray:
     """Which rows meet a test; of what is missing only `null` is true."""
     array = batch.column(test.column)
-    if test.coded:
+    if column.kind.coded:
         there = present(array)
         if test.values:
             levels = level_array(test.column, test.values, array.type)
@@ -153,10 +136,9 @@ class RuleCounts:
     """What some rows say of the rules of a job; counts add up over pieces of a table."""
 
     broken: IntArray  # Rows that break each rule; of a lookup and of pairs not known yet, shape (n_rules,)
-    # Rows of each order with a target and none of the columns that it begins at; of amounts those with a null of the
-    # target that no condition demands, shape (n_rules,)
+    # Rows of each order with a target and none of the columns that it begins at, shape (n_rules,)
     without_operand: IntArray
-    met: IntArray  # Rows that meet what a condition begins with; of amounts those that need one, shape (n_rules,)
+    met: IntArray  # Rows that meet what a condition begins with, shape (n_rules,)
     # Of each lookup and each rule of pairs the combinations that occur, and their rows
     pairs: dict[int, pa.RecordBatch]
 
@@ -173,12 +155,8 @@ class RuleCounts:
                 continue
             broken[at] = np.count_nonzero(is_broken(rule, batch, columns))
             if rule.kind == "condition":
-                met[at] = np.count_nonzero(_all(rule.when, batch))
-            if rule.kind == "amount":
-                needed = ~determined(rule, batch)
-                met[at] = np.count_nonzero(needed)
-                without_operand[at] = np.count_nonzero(needed & np.isnan(numbers(batch.column(rule.target))))
-            elif rule.gap:
+                met[at] = np.count_nonzero(_all(rule.when, batch, columns))
+            if rule.gap:
                 there = ~np.isnan(numbers(batch.column(rule.target)))
                 without_operand[at] = np.count_nonzero(there & np.isnan(first_there(rule, batch)))
         return cls(broken, without_operand, met, pairs)
@@ -243,23 +221,15 @@ class RuleBook:
     counts: RuleCounts  # Of the original
     least: int  # Rows of an original combination below which it is not taken for one that occurs
     blocks: dict[str, tuple[int, int]] = field(default_factory=dict)  # Feature columns of each masked column
-    scores: Scores | None = None  # The columns that are carried by normal scores; None for none
 
     def keep(self, cells: FloatArray, features: FloatArray, rng: np.random.Generator) -> Kept:
         """Derive columns inside their bounds, and repair rows that break a condition; features (n_rows, width)."""
         cells, repaired = cells.copy(), np.zeros(len(self.rules), dtype=np.int64)
-        repair = _Repair(self, cells, features, rng)
         repaired += self.derive(cells, rng)
-        repair.place_amounts()
-        if self.repairable and self.broken(cells).any():
-            batch = self.written(cells)
-            for at, rule in enumerate(self.rules):
-                repaired[at] += 0 if rule.derives else np.count_nonzero(self.breaks(at, rule, batch))
-            repair.run()
+        if self.repairable and (broken := self.broken(cells)).any():
+            repaired += broken.sum(axis=1)
+            _Repair(self, cells, features, rng).run()
             self.derive(cells, rng)
-        for rule in self.rules:
-            if rule.kind == "amount":  # as of original rows
-                cells[determined(rule, self.written(cells, rule.target)), self.positions[rule.gap]] = np.nan
         return Kept(cells, repaired)
 
     def count_broken(self, batch: pa.RecordBatch) -> IntArray:
@@ -281,7 +251,7 @@ class RuleBook:
     def _named(self) -> dict[str | None, set[str]]:
         """The columns that the rule of each derived column names, and those that conditions and pairs name."""
         by_target: dict[str | None, list[Rule]] = {rule.target: [rule] for _, rule in self._derived}
-        by_target[None] = [rule for rule in self.rules if not rule.derives]
+        by_target[None] = [rule for _, rule in self.repairable]
         return {
             target: {name for rule in rules for name in (*rule.names, rule.gap)} for target, rules in by_target.items()
         }
@@ -424,16 +394,15 @@ class RuleBook:
 
     @cached_property
     def repairable(self) -> list[tuple[int, Rule]]:
-        """Rules of pairs, and each demand of a condition that amounts do not make hold, with the rule's number."""
-        held = {(case.when, case.then) for rule in self.rules for case in rule.cases}
-        conditions = [(at, rule, test) for at, rule in enumerate(self.rules) for test in rule.then]
-        found = [(at, replace(rule, then=(test,))) for at, rule, test in conditions if (rule.when, (test,)) not in held]
-        return found + [(at, rule) for at, rule in enumerate(self.rules) if rule.kind == "pairs"]
+        """Conditions and rules of pairs, each with its number."""
+        return [(at, rule) for at, rule in enumerate(self.rules) if not rule.derives]
 
     def broken(self, cells: FloatArray) -> BoolArray:
-        """Which rows break each of `repairable`, shape (n_repairable, n_rows)."""
-        batch = self.written(cells)
-        return np.stack([self.breaks(at, rule, batch) for at, rule in self.repairable])
+        """Which rows break each condition and rule of pairs, shape (n_rules, n_rows)."""
+        broken, batch = np.zeros((len(self.rules), len(cells)), dtype=np.bool_), self.written(cells)
+        for at, rule in self.repairable:
+            broken[at] = self.breaks(at, rule, batch)
+        return broken
 
     def breaks(self, at: int, rule: Rule, batch: pa.RecordBatch) -> BoolArray:
         """Which rows of a batch break a rule, shape (n_rows,)."""
@@ -458,6 +427,20 @@ class RuleBook:
         terms = [] if by is None else [root for term, _ in by.terms for root in self.behind(term)]
         return [*self.roots(name), *terms]
 
+    def only(self, test: Comparison) -> float | None:
+        """The cell of the only value that meets a test; None where there are several."""
+        position, column = self.positions[test.column], self.columns[test.column]
+        if test.operator == "null" and self.cells.schema.field(position).nullable:
+            coded = test.column in self.cells.categories and column.kind is not Kind.ORDINAL
+            return float(len(self.cells.categories[test.column])) if coded else np.nan
+        if test.operator not in ("==", "in") or len(test.values) != 1:
+            return None
+        if not column.kind.coded:
+            return float(test.values[0])
+        levels = level_array(test.column, test.values, self.cells.schema.field(position).type)
+        code = int(code_of(levels, self.cells.categories[test.column])[0])
+        return float(code) if code < len(self.cells.categories[test.column]) else None
+
 
 @dataclass(frozen=True, eq=False)
 class _Repair:
@@ -469,12 +452,12 @@ class _Repair:
     rng: np.random.Generator
 
     def run(self) -> None:
-        """Exchange values between rows, else take those of a row without fault."""
+        """Exchange values between rows, else set what the condition demands, else take those of a row without fault."""
         book, cells = self.book, self.cells
         for _ in range(_PASSES):
             for at, rule in book.repairable:
                 at_fault = np.flatnonzero(book.breaks(at, rule, book.written(cells)))
-                for way in (self._exchange, self._take):
+                for way in (self._exchange, self._set, self._take):
                     if len(at_fault):
                         at_fault = way(at, rule, at_fault)
             if not book.broken(cells).any():
@@ -482,31 +465,6 @@ class _Repair:
         roots = dict.fromkeys(root for _, rule in book.repairable for name in rule.names for root in book.behind(name))
         every = np.ones(len(cells), dtype=np.bool_)
         self._copy(np.flatnonzero(book.broken(cells).any(axis=0)), every, list(roots))
-
-    def place_amounts(self) -> None:
-        """Give rows that need an amount the original's distribution, in their order, and as many nulls as it has.
-
-        Nulls beyond those go to rows that need none, in exchange for their amounts.
-        """
-        book, cells = self.book, self.cells
-        scored = {} if book.scores is None else book.scores.by_position()
-        for at, rule in enumerate(book.rules):
-            if rule.kind != "amount":
-                continue
-            place, needed = book.positions[rule.gap], ~determined(rule, book.written(cells, rule.target))
-            null = np.isnan(cells[:, place])
-            share = book.counts.without_operand[at] / max(1, book.counts.met[at])
-            rows = self.rng.permutation(np.flatnonzero(needed & null))[round(share * np.count_nonzero(needed)) :]
-            rows, partners = self._match(rows, np.flatnonzero(~needed & ~null), [rule.gap], once=True)
-            rows, partners = rows[partners >= 0], partners[partners >= 0]
-            cells[rows, place], cells[partners, place] = cells[partners, place], np.nan
-            rows = np.flatnonzero(needed & ~np.isnan(cells[:, place]))
-            if book.scores is not None and place in scored:  # until now those of all rows together have it
-                order = np.lexsort((self.features[rows, book.blocks[rule.gap][0]], cells[rows, place]))
-                ranks = np.argsort(order).astype(np.float64)
-                which = scored[place].classes_of(cells[rows], book.scores.strata.assign(cells[rows]))
-                cells[rows, place] = scored[place].released(ranks, which, Radix.of(ranks, which), self.rng)
-            book.derive(cells, self.rng)
 
     def _targets(self, rule: Rule) -> list[str]:
         """The masked columns that a repair changes."""
@@ -528,7 +486,7 @@ class _Repair:
         at_fault = book.broken(cells).any(axis=0)
         if rule.kind == "condition":
             batch = book.written(cells)
-            free = ~_all(rule.when, batch) & _all(rule.then, batch)
+            free = ~_all(rule.when, batch, book.columns) & _all(rule.then, batch, book.columns)
         for attempt in range(_TRIES if names else 0):
             chosen, partner = rows, free.copy()
             if attempt == 0:  # with rows that have a fault too, of which one exchange repairs two
@@ -542,20 +500,34 @@ class _Repair:
             book.derive(mine, self.rng)
             book.derive(theirs, self.rng)
             faults = self._faults(cells[own]) + self._faults(cells[other])
-            fewer = self._faults(mine) + self._faults(theirs) < faults
-            better = fewer & ~book.breaks(at, rule, book.written(mine))
+            better = (self._faults(mine) + self._faults(theirs) < faults) & ~book.broken(mine)[at]
             cells[own[better]], cells[other[better]] = mine[better], theirs[better]
             free[other[better]] = False
-            rows = rows[book.breaks(at, rule, book.written(cells[rows]))]
+            rows = rows[book.broken(cells[rows])[at]]
             if not len(rows):
                 break
         return rows
+
+    def _set(self, at: int, rule: Rule, rows: IntArray) -> IntArray:
+        """Set the only value that a condition allows; rows where it allows several are left."""
+        if rule.kind == "pairs":
+            return rows
+        changed = self.cells[rows]
+        for test in rule.then:
+            value = self.book.only(test)
+            if value is None or self.book.columns[test.column].role is not Role.MASKED:
+                return rows
+            changed[:, self.book.positions[test.column]] = value
+        self.book.derive(changed, self.rng)
+        better = ~self.book.broken(changed)[at]
+        self.cells[rows[better]] = changed[better]
+        return np.asarray(rows[~better])
 
     def _take(self, at: int, rule: Rule, rows: IntArray) -> IntArray:
         """Take the targets from a similar row that meets the rule."""
         donors = np.ones(len(self.cells), dtype=np.bool_)
         if rule.kind == "condition":
-            donors = _all(rule.when, self.book.written(self.cells))
+            donors = _all(rule.when, self.book.written(self.cells), self.book.columns)
         return self._copy(rows, donors, self._targets(rule))
 
     def _copy(self, rows: IntArray, donors: BoolArray, names: list[str]) -> IntArray:

@@ -40,13 +40,7 @@ def unpublished(layout: UnitLayout, gaps: bool = False) -> frozenset[str]:
 
 def masked_rows(job: Job, layout: UnitLayout) -> list[str]:
     """Masked columns that differ within a unit, without the one that orders its rows."""
-    return [name for name in masked_names(job) if name in layout.of_row and name != layout.order]
-
-
-def masked_names(job: Job) -> list[str]:
-    """Masked columns, in whose place amounts may be masked."""
-    amounts = {rule.target for rule in job.parsed_rules if rule.kind == "amount"}
-    return [name for name, column in job.columns.items() if column.role.encoded or name in amounts]
+    return [name for name in layout.of_row if name != layout.order and job.columns[name].role.encoded]
 
 
 def linked_job(job: Job, layout: UnitLayout) -> Job:
@@ -66,7 +60,7 @@ def linked_job(job: Job, layout: UnitLayout) -> Job:
         kind = "integer" if whole_gaps(job, layout.order) else "continuous"
         added[gap_name(layout.order)] = {"kind": kind, "bounds": [0, None], "step": column.step}
     for name in masked_rows(job, layout):
-        added[before_name(name)] = columns[name] | {"role": Role.MASKED, "missing": "carry", "label": None}
+        added[before_name(name)] = columns[name] | {"missing": "carry", "label": None}
     for name in layout.averaged:
         bounds = [0, 1] if job.columns[name].kind.coded else list(job.columns[name].numeric_bounds)
         added[mean_name(name)] = {"kind": "continuous", "bounds": bounds}

@@ -402,13 +402,8 @@ class Job(Options):
 
     @property
     def differences(self) -> tuple[str, ...]:
-        """Columns of differences, shares and amounts that rules add; they are masked, and not written."""
+        """Columns of differences that an order between columns adds; they are masked, and not written."""
         return tuple(rule.gap for rule in self.parsed_rules if rule.gap)
-
-    @property
-    def amounts(self) -> frozenset[str]:
-        """Those of them that conditions leave open in some rows."""
-        return frozenset(rule.gap for rule in self.parsed_rules if rule.kind == "amount")
 
     @property
     def as_probabilities(self) -> tuple[str, ...]:

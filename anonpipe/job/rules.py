@@ -49,7 +49,7 @@ def parse_rules(texts: Sequence[str], columns: Mapping[str, Column]) -> tuple[Ru
             derived[rule.target] = rule
     for rule in derived.values():
         _refuse_cycle(rule, derived, (rule.target,))
-    return (*rules, *_amounts(rules, derived, columns))
+    return tuple(rules)
 
 
 def with_rules(texts: Sequence[str], columns: Mapping[str, Column]) -> dict[str, Column]:
@@ -60,9 +60,9 @@ def with_rules(texts: Sequence[str], columns: Mapping[str, Column]) -> dict[str,
             continue
         found[rule.target] = columns[rule.target].model_copy(update={"role": Role.DERIVED, "transform": None})
         if rule.gap:
-            made = _gap_column(rule, columns)
-            given = found[rule.gap] = columns.get(rule.gap, made)
-            if given.model_copy(update={"transform": None}) != made.model_copy(update={"transform": None}):
+            found[rule.gap] = _gap_column(rule, columns)
+            given = columns.get(rule.gap)
+            if given is not None and given.model_copy(update={"transform": None}) != found[rule.gap]:
                 raise ValueError(f"rule {rule.text!r} masks a column of the name {rule.gap!r}; rename that column")
     for name, column in columns.items():
         if column.role is Role.DERIVED and name not in found:
@@ -117,7 +117,7 @@ def check_counts(rules: Sequence[Rule], counts: RuleCounts, k: int) -> None:
                 f"rule {rule.text!r} does not hold in {broken:,} rows of the input; correct these rows, or remove the "
                 "rule" + _NULLS * (rule.kind in ("linear", "product"))
             )
-        elif rule.kind != "amount" and (rows := int(counts.without_operand[at])):
+        elif rows := int(counts.without_operand[at]):
             other = " <= " if rule.sign < 0 or rule.kind == "share" else " >= "
             turned = other.join([rule.target, rule.terms[0][0]])
             problems.append(
@@ -132,36 +132,6 @@ def check_counts(rules: Sequence[Rule], counts: RuleCounts, k: int) -> None:
             )
     if problems:
         raise InputError("\n".join(problems))
-
-
-def _amounts(rules: Sequence[Rule], derived: Mapping[str, Rule], columns: Mapping[str, Column]) -> list[Rule]:
-    """Of each number to which conditions give one value the rule by which it follows from them, and an amount."""
-    cases: dict[str, list[Rule]] = {}
-    for rule in rules:
-        for test in rule.then:
-            column = columns[test.column]
-            masked = column.role in (Role.MASKED, Role.DERIVED) and test.column not in derived
-            fixed = test.operator == "null" or (test.operator in ("==", "in") and len(test.values) == 1)
-            case = replace(rule, then=(test,))
-            same = column.level is None or all(columns[name].level for name in case.names)
-            if fixed and masked and same and column.kind in (Kind.INTEGER, Kind.CONTINUOUS):
-                cases.setdefault(test.column, []).append(case)
-    known, found = dict(derived), []
-    for target, each in cases.items():
-        kept = tuple(case for case in each if not _follows(replace(case, then=()).names, target, known))
-        if kept:
-            names = dict.fromkeys(name for case in kept for name in replace(case, then=()).names)
-            text = f"{target} given {', '.join(names)}"
-            terms = tuple((name, 0.0) for name in names)
-            known[target] = Rule(text, "amount", target, terms, gap=f"{target} (amount)", cases=kept)
-            found.append(known[target])
-    return found
-
-
-def _follows(names: Sequence[str], target: str, derived: Mapping[str, Rule]) -> bool:
-    """Whether any of some columns is the target, or is derived from it."""
-    behind = [name for each in names if each in derived for name, _ in derived[each].terms]
-    return target in names or bool(behind and _follows(behind, target, derived))
 
 
 _NULLS = " (where an operand is null or a divisor is 0, the result must be null, and nowhere else)"
@@ -380,7 +350,7 @@ def _with_days(rule: Rule, columns: Mapping[str, Column]) -> Rule:
 
     def days(test: Comparison) -> Comparison:
         if columns[test.column].kind is not Kind.DATE or not test.values:
-            return replace(test, coded=columns[test.column].kind.coded)
+            return test
         try:
             found = [(date.fromisoformat(str(value)) - date(1970, 1, 1)).days for value in test.values]
         except ValueError:
@@ -455,8 +425,6 @@ def _gap_column(rule: Rule, columns: Mapping[str, Column]) -> Column:
     """The column of the differences of an order: at least 0, on the finer of the steps; of shares up to 1."""
     if rule.kind == "share":
         return Column(kind=Kind.CONTINUOUS, bounds=(0.0, 1.0))
-    if rule.kind == "amount":
-        return columns[rule.target].model_copy(update={"role": Role.MASKED, "level": None, "label": None})
     names = [rule.target, *(name for name, _ in rule.terms)]
     steps = [columns[name].resolution for name in names]
     step = None if None in steps else min(each for each in steps if each is not None)

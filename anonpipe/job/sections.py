@@ -65,8 +65,9 @@ class SurveyDesign(Options):
     2007, Introduction to Variance Estimation, chapter 2), of two PSUs or more. Records are masked inside a group, so
     that groups differ as they did.
 
-    `replicates: JKn` adds replicate weights of the released groups: a column for each group, in which its records have
-    the weight 0, and others of its stratum more (delete-a-group jackknife, Kott 2001, J. Off. Stat. 17:521-526).
+    `replicates` says whether replicate weights of the released groups are added: with `JKn` a column for each group, in
+    which its records have the weight 0, and others of its stratum more (delete-a-group jackknife, Kott 2001, J. Off.
+    Stat. 17:521-526).
     """
 
     strata: str

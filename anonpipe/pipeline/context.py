@@ -236,7 +236,7 @@ class Fitted:
             return None
         blocks = {block.name: (block.start, block.stop) for block in self.features.numbers}
         blocks |= {block.name: (block.start, block.stop) for block in self.features.categories}
-        return RuleBook(self.job.parsed_rules, self.cells, self.rule_counts, self.min_rows, blocks, self.scores)
+        return RuleBook(self.job.parsed_rules, self.cells, self.rule_counts, self.min_rows, blocks)
 
     @cached_property
     def weight(self) -> SamplingWeight | None:
@@ -343,9 +343,7 @@ class Fitted:
     @cached_property
     def view(self) -> ReleaseView:
         """The variables on which the release is verified."""
-        restored = self.procedure.decoder.restored
-        made = _view_of(self.cells, self.scan, self.job.as_probabilities, self.scores, restored)
-        return replace(made, amounts=self.job.amounts)
+        return _view_of(self.cells, self.scan, self.job.as_probabilities, self.scores, self.procedure.decoder.restored)
 
     @cached_property
     def synthesized(self) -> list[int]:

@@ -38,7 +38,7 @@ from anonpipe.pipeline.context import Fitted
 from anonpipe.pipeline.cut import leaf_counts, partition_rows, predicted_peak_bytes
 from anonpipe.pipeline.evaluation.samples import COUNTED_CLASSES, wanted_queries
 from anonpipe.pipeline.procedure.record import options_text
-from anonpipe.pipeline.resolve import check_whole, counted_units, job_digest, resolve, unit_of, with_amounts
+from anonpipe.pipeline.resolve import check_whole, counted_units, job_digest, resolve, unit_of
 from anonpipe.pipeline.run import without_measures
 from anonpipe.pipeline.start import check_input, needs_workers, prepared, refuse_other_table
 from anonpipe.pipeline.tasks.scan import FEWEST_HELD, InputCounts, held_rows
@@ -186,7 +186,6 @@ def preview(job: Job, on_progress: OnProgress = lambda _: None) -> Preview:
         if whole is not None and unit is not None:
             unit = whole.with_strata(unit, job)
     check_counts(job.parsed_rules, counts.rules, job.k)
-    scan = with_amounts(job, scan, counts.rules)
     resolved = resolve(job, source.schema, scan, unit, whole is not None)
     fitted = resolved.fitted
     encoder, strata, method = fitted.cells, fitted.strata, fitted.procedure

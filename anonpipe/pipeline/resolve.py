@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from functools import reduce
 from pathlib import Path
 
@@ -111,15 +111,6 @@ _REPLICATES = (
 )
 
 
-def with_amounts(job: Job, scan: Scan, counts: RuleCounts) -> Scan:
-    """The scan of a table that is masked with an amount in every row, also where a condition gives another value."""
-    changed = dict(scan.columns)
-    for rule, own in zip(job.parsed_rules, counts.without_operand.tolist(), strict=True):
-        if rule.kind == "amount" and own < job.k:
-            changed[rule.gap] = replace(changed[rule.gap], filled=True)
-    return replace(scan, columns=changed)
-
-
 # Records of a stratum, in multiples of what its size is rounded to, from which on some are withheld: three at most
 _SMALLEST_ROUNDED = 10
 
@@ -177,14 +168,12 @@ def fit(work: Work) -> None:
         if work.folded is not None:
             unit = work.folded.with_strata(unit, job)
     scans = (staging.read_record(f"scans/{unit}.record", *SCAN_RECORDS) for unit in range(len(work.source.units)))
-    scan = merge_scans(scans)
     if job.rules:
         counted = [staging.read_record(RULES.format(at), RuleCounts) for at in range(len(work.source.units))]
         rules = reduce(RuleCounts.merge, counted)
         check_counts(job.parsed_rules, rules, job.k)
         staging.write_record("rules.record", rules)
-        scan = with_amounts(job, scan, rules)
-    resolved = resolve(job, work.source.schema, scan, unit, work.folded is not None)
+    resolved = resolve(job, work.source.schema, merge_scans(scans), unit, work.folded is not None)
     fitted = resolved.fitted
     staging.write_record("suppression.record", fitted.suppression)
     staging.write_record("extremes.record", fitted.extremes)

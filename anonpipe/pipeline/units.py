@@ -136,7 +136,7 @@ def fold(job: Job, source: Source, folder: Path) -> tuple[Job, Source, Folded]:
     _refuse(job, by_name, units)
     compared = tuple(name for name in of_row if not job.columns[name].kind.coded)
     constant = tuple(name for name in of_row if most > 1 and not by_name[name][0])
-    varying = [name for name in linked.masked_names(job) if name in of_row and name not in {order, *constant}]
+    varying = [name for name in of_row if job.columns[name].role.encoded and name not in {order, *constant}]
     averaged = tuple(name for name in varying if name in {*compared, *ones})
     if to_link := not fits_side_by_side(job, most, units):
         linked.check_linked_width(job, averaged, units)

@@ -403,7 +403,7 @@ def _conditions(looks: Sequence[Look], columns: Mapping[str, Column], masked: se
 
 
 def _condition(text: str, share: float = 1.0) -> Proposed:
-    """A condition, which is not active: it discloses what all records of a value share."""
+    """A condition, which is not active: repairs of rows move covariances."""
     return Proposed(text, share, False)
 
 

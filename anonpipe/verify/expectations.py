@@ -62,17 +62,11 @@ class ReleaseView:
 
     variables: tuple[Variable, ...]
     scores: Scores | None = None
-    amounts: frozenset[str] = frozenset()  # Columns which a condition leaves open in some rows
 
     @property
     def synthesized(self) -> npt.NDArray[np.bool_]:
         """Which variables belong to synthesized columns, on the scale that is masked, shape (n_variables,)."""
         return np.array([variable.synthesized and not variable.own_unit for variable in self.variables], dtype=bool)
-
-    @property
-    def amount(self) -> npt.NDArray[np.bool_]:
-        """Which variables are such columns, shape (n_variables,)."""
-        return np.array([variable.column in self.amounts for variable in self.variables], dtype=bool)
 
     @property
     def own_unit(self) -> npt.NDArray[np.bool_]:

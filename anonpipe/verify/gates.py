@@ -507,13 +507,6 @@ class ComparedMoments:
     def _correlation(self) -> FloatArray:
         return np.asarray(np.nan_to_num(np.abs(self.covariance) / np.outer(self.scale, self.scale)))
 
-    @property
-    def of_amounts(self) -> FloatArray:
-        """How far chance leads means and null shares of amounts: which records have one is drawn, (2, n_variables)."""
-        n, rows = np.maximum(np.diag(self.original.n), 1), max(1, self.original.rows)
-        error = np.stack([1.0 / n - 1.0 / rows, n / rows * (1.0 - n / rows) / rows])
-        return self.view.amount * mean_limit(np.sqrt(2.0 * np.maximum(error, 0.0)), REACHED / max(1, len(n)))
-
     @cached_property
     def reach(self) -> FloatArray:
         """How near decoding gets to each two variables' covariance where records are synthetic, in sd x sd.
@@ -547,12 +540,10 @@ class ComparedMoments:
         most_left = np.maximum.outer(left, left)
         variance = (most_left * self._joint + 1.0 - np.square(np.outer(kept, kept))) / n
         variance += ranked * np.square(RANKED / n)
-        own, rows = np.where(indicator, self.scale * view.sd, 1.0), max(self.original.rows, 2)
-        # A category may be more frequent among the records that have an amount
-        most = np.where(indicator, 0.25 / np.square(own), 1.0)
-        wider = np.minimum(np.maximum.outer(most, most), rows / n)
-        wider[~np.logical_or.outer(view.amount, view.amount)] = 1.0
-        variance += wider * 2.0 * (1.0 + np.square(self._correlation)) * np.maximum(1.0 / n - 1.0 / rows, 0.0)
+        variance += (
+            2.0 * (1.0 + np.square(self._correlation)) * np.maximum(1.0 / n - 1.0 / max(self.original.rows, 2), 0.0)
+        )
+        own = np.where(indicator, self.scale * view.sd, 1.0)
         record = placed / (n * np.outer(own, own))
         pairs = len(kept) * (len(kept) + 1) // 2 * max(1, len(self.evidence.by.strata))
         skewed = np.outer(indicator, indicator) * most_left * skewness_quantile(REACHED / pairs)
@@ -573,11 +564,11 @@ def _moments(compared: ComparedMoments, limits: Limits) -> list[Check]:
     """Each mean and covariance of the masked columns against its own limit."""
     view = compared.view
     made, valued = view.synthesized, view.synthesized & ~view.probability
-    (allowed_mean, allowed), (chance, _) = compared.allowance, compared.of_amounts
+    allowed_mean, allowed = compared.allowance
     block = np.ix_(valued, valued)
     limit = allowed[block] + np.maximum(limits["covariance"], compared.reach[block])
     return [
-        compared.against("mean", compared.mean_off[made], (allowed_mean + chance)[made] + limits["mean"], made),
+        compared.against("mean", compared.mean_off[made], allowed_mean[made] + limits["mean"], made),
         compared.against("covariance", compared.covariance_off[block], limit, valued, valued),
     ]
 
@@ -597,9 +588,7 @@ def _differences(compared: ComparedMoments, limits: Limits) -> list[Check]:
     checks = [
         *_moments(compared, limits),
         compared.against("category_share", share, limits["category_share"] + rounded[category], category),
-        compared.against(
-            "null_share", null, limits["null_share"] + rounded + compared.of_amounts[1], every, compared=len(columns)
-        ),
+        compared.against("null_share", null, limits["null_share"] + rounded, every, compared=len(columns)),
         *_in_unit(compared, limits),
     ]
     if kept.any():

@@ -148,7 +148,7 @@ def test_the_checks_count_what_the_slow_twin_counts(seed):
         assert naive.broken(rule, originals, pairs, step) == 0
         if rule.kind not in ("lookup", "pairs"):
             assert np.count_nonzero(is_broken(rule, mixed, declared)) == found[at]
-    assert all(count > 0 for count, rule in zip(found, book.rules, strict=True) if rule.kind != "amount")
+    assert (found > 0).all()
 
 
 @pytest.mark.parametrize(("rows", "seed"), [(5, 0), (5, 1), (10, 1), (15, 2), (15, 3), (60, 0), (60, 3), (250, 0)])
@@ -174,7 +174,7 @@ def test_rows_that_keep_the_rules_stay_as_they_are():
 def test_exchanges_keep_the_distribution_of_a_column():
     columns = {name: COLUMNS[name] for name in ("visits", "cost")}
     table = table_of(1000).select(list(columns))
-    book, cells, _ = book_of(table, columns, ["if visits == 0 then cost <= 0", RULES[5]])
+    book, cells, _ = book_of(table, columns, RULES[4:6])
     mixed = shuffled(cells)
     result = kept(book, mixed)
     assert book.count_broken(book.cells.from_cells(result.cells)).sum() == 0
@@ -188,7 +188,7 @@ def test_an_exchange_goes_to_a_similar_row():
     visits = (x + rng.normal(size=2000) > 0).astype(int)
     table = pa.table({"x": x, "visits": visits, "cost": np.where(visits > 0, np.exp(x), 0.0)})
     columns = {"x": {"kind": "continuous"}, "visits": COLUMNS["visits"], "cost": COLUMNS["cost"]}
-    book, cells, _ = book_of(table, columns, ["if visits == 0 then cost <= 0"])
+    book, cells, _ = book_of(table, columns, ["if visits == 0 then cost == 0"])
     broken = cells.copy()
     swapped = np.argsort(x, kind="stable").reshape(-1, 2)  # neighbours in x exchange their visits
     broken[swapped, 1] = broken[swapped[:, ::-1], 1]
@@ -313,45 +313,6 @@ def test_minus_stands_before_products():
     texts = ["x = -(a * b)", "x = -a * b", "x = -(a / b)", "x = a / -(b * 2)", "x = -(a * -(b - 1) ** 2)"]
     found = [value_of(*parse_rules([text], declared), batch).tolist() for text in texts]
     assert found == [[-1.5, 8, 0], [-1.5, 8, 0], [-6, 0.5, 0], [-3, 0.25, 0], [0.75, -18, 0]]
-
-
-AMOUNT = {"visits": COLUMNS["visits"], "cost": COLUMNS["cost"]}
-FREE = ["if visits == 0 then cost == 0", "if visits > 0 then cost > 0"]
-
-
-@pytest.mark.parametrize("missing", [0.0, 0.2])
-def test_conditions_hold_by_construction(missing):
-    """Whatever visits a mask makes, rows with some have amounts, and the others their 0; nulls are as frequent."""
-    rng, table = np.random.default_rng(4), table_of(3000).select(list(AMOUNT))
-    gone = (rng.random(3000) < missing) & (table["visits"].to_numpy() > 0)
-    table = table.set_column(1, "cost", pa.array(table["cost"].to_numpy(), mask=gone))
-    book, cells, declared = book_of(table, AMOUNT, FREE[:1] if missing else FREE)
-    assert [rule.gap for rule in book.rules if rule.kind == "amount"] == ["cost (amount)"]
-    mixed, place = cells.copy(), book.positions["cost (amount)"]
-    mixed[:, 0] = rng.permutation(cells[:, 0])
-    if not missing:  # a mask makes an amount for every row
-        mixed[:, place] = rng.choice(cells[~np.isnan(cells[:, place]), place], 3000)
-    result = kept(book, mixed)
-    assert_kept(book, declared, table, result.cells)
-    assert result.repaired.sum() == 0
-    some, wanted = result.cells[:, 0] > 0, cells[:, 0] > 0
-    assert abs(np.isnan(result.cells[some, 1]).mean() - np.isnan(cells[wanted, 1]).mean()) < 1e-3
-    np.testing.assert_array_equal(np.isnan(result.cells[:, place]), ~some | np.isnan(result.cells[:, 1]))
-
-
-def test_conditions_in_a_circle_make_one_amount():
-    columns = {name: {"kind": "integer"} for name in "abc"}
-    rng = np.random.default_rng(0)
-    a = rng.poisson(1.0, 400)
-    table = pa.table({"a": a, "b": np.where(a > 0, a + rng.integers(0, 3, 400), 0), "c": 2 * a})
-    rules = ["if a == 0 then b == 0", "if b == 0 then a == 0", "c = 2 * a", "if c == 0 then a == 0"]
-    book, cells, declared = book_of(table, columns, rules)
-    assert [rule.target for rule in book.rules if rule.kind == "amount"] == ["b"]
-    result = kept(book, shuffled(cells))
-    assert_kept(book, declared, table, result.cells)
-    unit = {"a": {"kind": "integer"}, "b": {"kind": "integer", "level": "unit"}}
-    declared = {name: Column(**given) for name, given in unit.items()}
-    assert [rule.kind for rule in parse_rules(rules[:1], declared)] == ["condition"]
 
 
 def test_operands_come_from_random_rows():

@@ -33,8 +33,6 @@ def met(test, row):
 
 def breaks(rule, row, pairs=(), step=0.0):
     """Whether a row breaks a rule; `pairs` are those that a lookup or a rule of pairs allows."""
-    if rule.kind == "amount":  # its conditions are rules of their own
-        return False
     if rule.kind == "condition":
         return all(met(test, row) for test in rule.when) and not all(met(test, row) for test in rule.then)
     if rule.kind in ("lookup", "pairs"):

@@ -175,7 +175,6 @@ def _rules(work: Work, fitted: Fitted, cut: Cut) -> list[dict[str, Any]]:
     return [
         {"rule": rule.text, "repaired": before, "broken": after}
         for rule, before, after in zip(fitted.job.parsed_rules, repaired, broken, strict=True)
-        if rule.kind != "amount"
     ]
 
 

@@ -336,8 +336,7 @@ def _released(work: Work, fitted: Fitted, cut: Cut, name: str) -> Iterator[Float
         parquet = pq.ParquetFile(work.staging.root / _file_name(work, cut, at))
         for batch in parquet.iter_batches(batch_size=MEASURE_ROWS, columns=list(own[0].names) if own else [name]):
             values = numbers(with_differences(batch, own).column(name))
-            ordered = bool(own) and own[0].kind != "amount"
-            if ordered and name == own[0].target:  # equal to the column before, which is compared on its own step
+            if own and name == own[0].target:  # equal to the column before, which is compared on its own step
                 values[values == first_there(own[0], batch)] = np.nan
             yield _entries(values - origin)
 
