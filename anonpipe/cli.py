@@ -791,9 +791,9 @@ def _compiled() -> bool:
 
 
 def _finish(job: Job, outcome: RunOutcome, prune: int | None, form: Form = Form.TABLES, details: bool = False) -> None:
+    pruned = _prune(job, prune) if outcome.version is not None and prune else []  # before who reads may close the pipe
     if form is not Form.JSON:
         display.show_outcome(outcome, form, details)
-    pruned = _prune(job, prune) if outcome.version is not None and prune else []
     if form is Form.JSON:
         display.as_json(display.outcome_content(outcome, pruned))
     elif form is Form.TABLES:

@@ -66,6 +66,11 @@ class Shown(Console):
         """The text with escapes in place of what steers."""
         return super().render_str(printable(text), **options)
 
+    def on_broken_pipe(self) -> None:
+        """Go on in silence: who reads has seen enough, and what was done keeps its exit code."""
+        with contextlib.suppress(SystemExit):
+            super().on_broken_pipe()
+
 
 out = Shown(highlight=False)
 err = Shown(stderr=True, highlight=False)

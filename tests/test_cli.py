@@ -129,7 +129,7 @@ def test_from_init_to_verify(call, tmp_path):
         "step 1, by normal scores",
     ):
         assert words in answer.out, words
-    assert re.search(r"vital_status = (Alive|Dead): \d+ records", answer.out)
+    assert re.search(r"vital_status = (Alive|Dead): \d+ rows", answer.out)
     assert not (tmp_path / "out").exists() and small.stagings() == []
 
     answer = call("run", job)

@@ -418,3 +418,12 @@ def test_input_replaced_while_it_is_recoded_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(start.disclosure, "control", then_replaced)
     with pytest.raises(AnonpipeError, match="changed while it was read"):
         small.run(job)
+
+
+def test_names_that_are_said_to_be_no_key_are_refused():
+    frame = survey()
+    names = [f"Ann {at}" if at % 3 else "unknown" for at in range(len(frame))]
+    columns = COLUMNS | {"name": {"kind": "categorical", "role": "key"}}
+    job = described(non_key=["wage", "name"]) | {"columns": columns}
+    with pytest.raises(InputError, match=r"'name' of disclosure.non_key: 160 of 240 rows .* fewer than k=3"):
+        anonymize(frame.assign(name=names), job)

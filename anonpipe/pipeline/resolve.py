@@ -83,6 +83,7 @@ def resolve(job: Job, schema: pa.Schema, scan: Scan, unit: UnitColumn | None = N
     remedied = (*remedied, *(name for name in job.unchanged_outside_strata if settled or name not in job.key_variables))
     advice, held_out = advice_on_k(job.mask is not None), job.measure.held_out > 0
     warnings = check_scan(scan, job.columns, job.k, remedied, zones, advice, held_out)
+    _check_non_keys(job, scan)
     digest = scan.digest
     nullable = {field.name: field.nullable for field in schema}
     encoder = ColumnEncoder.fit(by_name(schema), job.columns, scan)
@@ -109,6 +110,20 @@ _REPLICATES = (
     "{many} ({first!r} to {last!r}), not released: they describe the sampling units of the original records, and fit "
     "no others; design.replicates makes new ones of what is released"
 )
+
+
+def _check_non_keys(job: Job, scan: Scan) -> None:
+    """Refuse categories that are released as they are, and held against nothing, if they name most persons."""
+    for name in () if job.disclosure is None else job.disclosure.non_key:
+        counts = scan.columns[name].counts
+        if counts is None or not job.columns[name].kind.coded:
+            continue
+        rare = int(counts[counts < job.k].sum())
+        if 2 * rare > counts.sum():
+            raise InputError(
+                f"column {name!r} of disclosure.non_key: {rare:,} of {counts.sum():,} rows have a value that fewer "
+                f"than k={job.k} rows share, so that it names persons. Drop it, or recode it as one of disclosure.key"
+            )
 
 
 # Records of a stratum, in multiples of what its size is rounded to, from which on some are withheld: three at most
