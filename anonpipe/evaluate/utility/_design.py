@@ -194,7 +194,7 @@ class Design:
             yield name, values != (distinct[counts.argmax()] if len(distinct) > 1 else np.nan)
 
     def degrees(self, coefficients: int) -> dict[str, int]:
-        """Of each coefficient of a survey design the degrees of freedom of its error, of so many coefficients.
+        """Of each coefficient of a survey design the degrees of freedom of its error, of so many coefficients an equation.
 
         Those of the model; or if fewer, units less 1 of the records that tell its predictor from a constant: of an
         indicator their scores add up to 0.
