@@ -194,10 +194,10 @@ class Design:
             yield name, values != (distinct[counts.argmax()] if len(distinct) > 1 else np.nan)
 
     def degrees(self, coefficients: int) -> dict[str, int]:
-        """Of each coefficient of a survey design the degrees of freedom of its error, of so many coefficients an equation.
+        """Of each coefficient of a survey design the degrees of freedom of its error.
 
-        Those of the model; or if fewer, units less 1 of the records that tell its predictor from a constant: of an
-        indicator their scores add up to 0.
+        Those of the model, of so many coefficients an equation; or if fewer, units less 1 of the records that tell its
+        predictor from a constant: of an indicator their scores add up to 0.
         """
         psus = self.psus
         assert psus is not None  # as the caller has seen
