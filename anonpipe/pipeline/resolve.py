@@ -355,11 +355,11 @@ def _degree_warnings(job: Job, encoder: ColumnEncoder) -> list[str]:
     for each in map(job.analysis_of, job.analyses):
         if each.cluster is not None and left + 1 - count_coefficients(each, categories) < FEWEST_DEGREES:
             found.append(f"analysis {each.name!r}")
-    text = (
-        f"design: random groups less strata are {left}, which leaves fewer than {FEWEST_DEGREES} degrees of freedom "
-        f"to {', '.join(found)}: not judged, and limits on them fail; give more design.random_groups"
+    few = (
+        f"design: random groups less strata are {left}, which leaves fewer than {FEWEST_DEGREES} degrees of freedom to"
     )
-    return [text] if found else []
+    told = f"{few} {', '.join(found)}: not judged, and limits on them fail; give more design.random_groups"
+    return [told] if found else []
 
 
 def _fit_trees(fitted: Fitted, batches: list[pa.RecordBatch], drawn: npt.NDArray[np.uint64]) -> list[Tree]:

@@ -1,13 +1,7 @@
 """What a release is worth: one measure a function, each with its definition, its source and what it left out."""
 
-from anonpipe.evaluate.utility._formula import (
-    Analysis,
-    RefusedError,
-    check_analysis,
-    columns_used,
-    count_coefficients,
-    read_condition,
-)
+from anonpipe.evaluate.utility._design import count_coefficients
+from anonpipe.evaluate.utility._formula import Analysis, RefusedError, check_analysis, columns_used, read_condition
 from anonpipe.evaluate.utility._models import (
     CoefficientChange,
     CoefficientShares,

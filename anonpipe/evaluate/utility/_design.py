@@ -331,6 +331,13 @@ def _refuse_too_wide(analysis: Analysis, categories: Mapping[str, int]) -> None:
             raise _too_wide(analysis, wide, term.name())
 
 
+def count_coefficients(analysis: Analysis, categories: Mapping[str, int]) -> int:
+    """How many coefficients an equation has, given the categories of columns; at least, where functions make some."""
+    terms = patsy_module().ModelDesc.from_formula(analysis.formula).rhs_termlist
+    kept = [term.factors for term in terms if term.factors or analysis.model not in ("cox", "ordinal")]
+    return sum(prod(max(1, categories.get(factor.code, 2) - 1) for factor in factors) for factors in kept)
+
+
 def _too_wide(analysis: Analysis, count: int, widest: str) -> JobError:
     return JobError(
         f"analysis {analysis.name!r} would have {count:,} coefficients, most of them for "

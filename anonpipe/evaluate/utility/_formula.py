@@ -562,14 +562,6 @@ def factors_of(analysis: Analysis) -> tuple[str, ...]:
     return codes
 
 
-def count_coefficients(analysis: Analysis, categories: Mapping[str, int]) -> int:
-    """How many coefficients an equation has, given the categories of columns; at least, where functions make some."""
-    description, _ = _described(analysis), factors_of(analysis)
-    terms = [[each.code for each in term.factors] for term in description.rhs_termlist]
-    kept = [term for term in terms if term or analysis.model not in ("cox", "ordinal")]
-    return sum(prod(max(1, categories.get(name, 2) - 1) for name in term) for term in kept)
-
-
 def _described(analysis: Analysis) -> Any:
     """The formula as patsy describes it; None where it is none."""
     patsy = patsy_module()
