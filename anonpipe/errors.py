@@ -16,6 +16,8 @@ LOWER_K = f"lower k, which protects less ({GROUPS_LINK})"
 # Of masks, which form no groups or few and large ones
 SMALLER_K_OF_MASK = "a smaller k, with which rarer categories are released"
 LOWER_K_OF_MASK = "lower k, with which rarer categories are released"
+_MERGED = "small strata join the largest of the same event status and take its value"
+LARGER_STRATA = f"set strata.small: merge ({_MERGED}) or drop (their records are left out)"
 KEEP_EXTREMES = "extremes: keep (the largest value can then be worked out within 0.1 %)"
 
 

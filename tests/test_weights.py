@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import re
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from anonpipe.encoding.values import Grid
-from anonpipe.encoding.weights import SamplingWeight
+from anonpipe.encoding.weights import Replicates, SamplingWeight
 from anonpipe.errors import AnonpipeError, InputError, JobError
 from anonpipe.evaluate.utility._weighted import Psus, weighted_means
 from anonpipe.job.model import parse_job
 from anonpipe.partition.strata import Strata
+from anonpipe.pipeline.resolve import _degree_warnings
 from anonpipe.pipeline.run import in_memory
 from anonpipe.storage import release
 from anonpipe.two_tables import evaluate_release
@@ -280,6 +284,21 @@ def _jackknife_gives_the_errors_of_the_design(made: pd.DataFrame) -> None:
     assert found[2] == pytest.approx(np.sqrt(np.square(psus.deviations(psus.sums(linear[:, None]))).sum()), rel=0.05)
 
 
+def test_replicates_pass_over_columns_that_are_not_released() -> None:
+    """A released column of their names is told."""
+    job = {"input": "a.parquet", "output": "out", "k": 5, **DESIGN, "design": DESIGN["design"] | {"replicates": "JKn"}}
+    for name, role in (("weight_jk1", "dropped"), ("weight_jk1", "replicate_weight"), ("weight_jk2", "masked")):
+        given = job | {"columns": DESIGN["columns"] | {name: {"kind": "continuous", "role": role}}}
+        with pytest.raises(JobError, match="column 'weight_jk2'") if role == "masked" else nullcontext():
+            parse_job(given)
+
+
+def test_names_of_weights_are_written_as_r_reads_them() -> None:
+    """In backticks, and in the pattern as they stand, no other column's."""
+    found = Replicates("a wt (kg.)", "psu", 2, 4).meaning
+    assert "~`a wt (kg.)`" in found and r'"^a wt \\(kg\\.\\)_jk[0-9]+$"' in found
+
+
 def test_two_tables_are_not_compared_by_groups_that_one_has(tmp_path: Any) -> None:
     job = parse_job({"input": "a.parquet", "output": "out", "k": 5, **DESIGN})
     with pytest.raises(JobError, match=r"random groups in place of column 'psu'.*columns\.psu\.role: dropped"):
@@ -296,6 +315,23 @@ def test_analyses_and_estimates_take_the_design() -> None:
     assert parse_job(content | {"design": None}).digest() != job.digest()
 
 
+def test_a_plan_tells_what_a_design_leaves_too_few_degrees_for() -> None:
+    """Groups less two strata, and one more less the coefficients, of region 1 and of size 2."""
+    formulas = ["income ~ age", "income ~ 1 + age:size", "income ~ region", "income ~ region + age"]
+    analyses = [{"name": str(at), "model": "linear", "formula": each} for at, each in enumerate(formulas)]
+    job = parse_job({"input": "a.parquet", "output": "out", "k": 5, "analyses": analyses, **DESIGN})
+    levels: dict[str, Any] = {"region": pa.array(["a", "b"]), "size": pa.array(["1", "2", "3"])}
+    texts = [
+        _degree_warnings(job, SimpleNamespace(categories=levels | {"psu": pa.array(range(n))}))  # type: ignore[arg-type]
+        for n in (3, 5, 6)
+    ]
+    assert [re.findall(r"weighted estimates|analysis '(.)'", " ".join(each)) for each in texts] == [
+        ["", "0", "1", "2", "3"],
+        ["1", "3"],
+        [],
+    ]
+
+
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
@@ -305,6 +341,11 @@ def test_analyses_and_estimates_take_the_design() -> None:
         ({"strata": DESIGN["strata"] | {"small": "merge"}}, "strata.small: merge"),
         ({"design": DESIGN["design"] | {"replicates": "JKn"}, "strata": DESIGN["strata"] | {"small": "drop"}}, "drop"),
         ({"disclosure": {"key": ["psu"], "non_key": ["region"]}}, "disclosure.key or recode"),
+        ({"k": 45}, "k=45.*join strata of the design in the input, or give fewer design.random_groups"),
+        (
+            {"gates": {"membership_auc": 0.51}, "measure": {"hold_out": 0.05}},
+            "expected AUC.*join strata of the design in the input",
+        ),
         (
             {"design": {"strata": "region", "cluster": "psu", "random_groups": 5}},
             "5 of 5 strata have fewer than 10 PSUs",

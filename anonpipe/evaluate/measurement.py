@@ -75,6 +75,7 @@ class Measurement:
     columns: int | None = None  # Of how many columns it is the figure; None where that does not matter
     worst: tuple[str, ...] = ()  # In which columns it is worst: for the steward, who sees it in the verdict
     then: tuple[tuple[str, ...], ...] = ()  # The columns, or pairs, that follow it: for the steward
+    reason: Reason | None = None  # Why there is no figure, where its check tells that too
 
     def __post_init__(self) -> None:
         if (self.low is None) != (self.high is None):

@@ -322,7 +322,8 @@ def _design(job: Job) -> None:
         problems["replicates without a column of role sampling_weight"] = job.weight_column is None
         problems["replicates and strata.small: drop, which leaves out groups"] = job.strata.small == "drop"
         added = re.compile(rf"{re.escape(job.weight_column or '')}_jk[0-9]+")
-        problems["replicates and a column of their names"] = any(map(added.fullmatch, job.columns))
+        taken = [repr(name) for name in job.released if added.fullmatch(name)]
+        problems[f"replicates and column {', '.join(taken)}, as they are named"] = bool(taken)
     if clash := [text for text, there in problems.items() if there]:
         raise ValueError(f"design does not go with {clash[0]}; leave out either")
 

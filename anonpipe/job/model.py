@@ -20,7 +20,7 @@ import yaml
 from pydantic import Field, PrivateAttr, ValidationError, ValidationInfo, field_validator, model_validator
 
 from anonpipe.columns import Column, Kind, Role, Rule
-from anonpipe.errors import JobError
+from anonpipe.errors import LARGER_STRATA, JobError
 from anonpipe.job import sections
 from anonpipe.job.checks import check_growth, check_sections
 from anonpipe.job.disclosure import Disclosure
@@ -361,6 +361,13 @@ class Job(Options):
     def masks_strata(self) -> bool:
         """Whether each stratum is masked as a table of its own."""
         return self.mask is not None and self.mask.by_stratum
+
+    @property
+    def larger_strata(self) -> str:
+        """How small strata get larger; those of a design are not merged."""
+        if self.design is None:
+            return LARGER_STRATA
+        return "join strata of the design in the input, or give fewer design.random_groups (2 or more)"
 
     @property
     def identifiers(self) -> tuple[str, ...]:

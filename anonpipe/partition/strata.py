@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from anonpipe.errors import LOWER_K, InputError
+from anonpipe.errors import LARGER_STRATA, LOWER_K, InputError
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
 Units = npt.NDArray[np.uint64]
@@ -131,6 +131,7 @@ def build_strata(
     needed: tuple[int, str] | None = None,
     units: UnitSets | None = None,
     lower_k: str = LOWER_K,
+    larger: str = LARGER_STRATA,
 ) -> Strata:
     """Turn counts of code combinations into strata of at least k records; counts (prod(sizes),)."""
     least, minimum = needed if needed is not None and needed[0] > k else (k, f"k={k}")
@@ -152,7 +153,7 @@ def build_strata(
     if units is not None:
         is_small |= (rows > 0) & (units.moved(base).counts(len(rows)) < k)
     if is_small.any() and (small == "error" or is_small[rows > 0].all()):
-        raise InputError(_small_message(names, rows, is_small, minimum, lower_k))
+        raise InputError(_small_message(names, rows, is_small, minimum, lower_k, larger))
     target = np.where(rows > 0, combinations, -1)
     recoded = combinations.copy()
     for tiny in np.flatnonzero(is_small):
@@ -201,7 +202,7 @@ def _host(
 
 
 def _small_message(
-    names: Sequence[str], rows: IntArray, is_small: npt.NDArray[np.bool_], minimum: str, lower_k: str
+    names: Sequence[str], rows: IntArray, is_small: npt.NDArray[np.bool_], minimum: str, lower_k: str, larger: str
 ) -> str:
     strata, small = int((rows > 0).sum()), rows[is_small]
     if len(small) == strata:
@@ -213,11 +214,7 @@ def _small_message(
         )
     many = "1 stratum has" if len(small) == 1 else f"{len(small)} strata have"
     in_all = "1 row" if small.sum() == 1 else f"{small.sum()} rows"
-    return (
-        f"{many} fewer than {_whom(minimum)} in column {_joined(names)} ({in_all} in all); "
-        "set strata.small: merge (they join the largest stratum of the same event status and take its value) "
-        f"or strata.small: drop (their records are left out), or {lower_k}"
-    )
+    return f"{many} fewer than {_whom(minimum)} in column {_joined(names)} ({in_all} in all); {larger}, or {lower_k}"
 
 
 def _whom(minimum: str) -> str:

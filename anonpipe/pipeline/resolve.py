@@ -102,6 +102,7 @@ def resolve(job: Job, schema: pa.Schema, scan: Scan, unit: UnitColumn | None = N
         many = plural(len(replicates), "replicate weight")
         warnings.append(_REPLICATES.format(first=replicates[0], last=replicates[-1], many=many))
     warnings += suppressed + list(fitted.procedure.warnings) + _stratum_warnings(job, encoder, scan, strata)
+    warnings += _degree_warnings(job, encoder)
     urgent = unpreserved_moments(fitted) + ([] if unit is None or joined else [unit.apart])
     return Resolved(fitted, digest, Warnings(urgent, warnings))
 
@@ -322,9 +323,9 @@ def _strata_of(job: Job, encoder: ColumnEncoder, scanned: Scan, needed: tuple[in
         position = encoder.names.index(str(job.event_column))
         event = (names.index(str(job.event_column)), encoder.event_codes(position))
     units = scanned.combination_units(encoder, names) if names else None
-    small, split = job.strata.small, job.strata.use_event
+    small, split, lower_k = job.strata.small, job.strata.use_event, advice_on_k(job.mask is not None)
     return build_strata(
-        counts, positions, sizes, job.k, small, event, split, names, needed, units, advice_on_k(job.mask is not None)
+        counts, positions, sizes, job.k, small, event, split, names, needed, units, lower_k, job.larger_strata
     )
 
 
@@ -343,6 +344,26 @@ def _stratum_warnings(job: Job, encoder: ColumnEncoder, scanned: Scan, strata: S
     if strata.dropped:
         warnings.append(f"strata.small is drop: {strata.dropped:,} records of strata under {strata.least} are left out")
     return warnings
+
+
+def _degree_warnings(job: Job, encoder: ColumnEncoder) -> list[str]:
+    """A warning on what a design leaves too few degrees of freedom for, as far as a formula tells."""
+    if job.design is None:
+        return []
+    from anonpipe.evaluate.utility import FEWEST_DEGREES, count_coefficients
+
+    left = len(encoder.categories[job.design.cluster]) - len(encoder.categories[job.design.strata])
+    texts = (name for name, values in encoder.categories.items() if not pa.types.is_primitive(values.type))
+    categories = {name: len(encoder.categories[name]) for name in texts}
+    found = ["weighted estimates"] * (job.weight_column is not None and left < FEWEST_DEGREES)
+    for each in map(job.analysis_of, job.analyses):
+        if each.cluster is not None and left + 1 - count_coefficients(each, categories) < FEWEST_DEGREES:
+            found.append(f"analysis {each.name!r}")
+    few = (
+        f"design: random groups less strata are {left}, which leaves fewer than {FEWEST_DEGREES} degrees of freedom to"
+    )
+    told = f"{few} {', '.join(found)}: not judged, and limits on them fail; give more design.random_groups"
+    return [told] if found else []
 
 
 def _fit_trees(fitted: Fitted, batches: list[pa.RecordBatch], drawn: npt.NDArray[np.uint64]) -> list[Tree]:

@@ -674,6 +674,6 @@ def worst_entry(
     return held(key, float(measured[at]), float(limits[at]), columns=tuple(filter(None, columns)), **given)
 
 
-def unmeasured(key: str, reason: Reason, **given: Any) -> Check:
-    """What nobody measured, and why."""
-    return replace(held(key, None, None, **given), reason=reason)
+def unmeasured(key: str, reason: Reason, limit: float | None = None, **given: Any) -> Check:
+    """What nobody measured, and why; it fails where there is a limit."""
+    return replace(held(key, None, limit, **given), reason=reason)

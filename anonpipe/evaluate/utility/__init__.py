@@ -1,5 +1,6 @@
 """What a release is worth: one measure a function, each with its definition, its source and what it left out."""
 
+from anonpipe.evaluate.utility._design import count_coefficients
 from anonpipe.evaluate.utility._formula import Analysis, RefusedError, check_analysis, columns_used, read_condition
 from anonpipe.evaluate.utility._models import (
     CoefficientChange,
@@ -25,11 +26,13 @@ from anonpipe.evaluate.utility._relative import LifeTable, Population
 from anonpipe.evaluate.utility._tables import Endpoint, typed_tables
 from anonpipe.evaluate.utility._two_sample import Auc, auc
 from anonpipe.evaluate.utility._utility import MEASURES, utility
+from anonpipe.evaluate.utility._weighted import FEWEST_DEGREES
 
 __all__ = [
-    "MEASURES", "Analysis", "Auc", "Binning", "CoefficientChange", "CoefficientShares", "CorrelationMatrices",
-    "Distribution", "Endpoint", "Estimate", "LifeTable", "ModelComparison", "ModelFit", "Population", "RefusedError",
+    "FEWEST_DEGREES", "MEASURES",
+    "Analysis", "Auc", "Binning", "CoefficientChange", "CoefficientShares", "CorrelationMatrices", "Distribution",
+    "Endpoint", "Estimate", "LifeTable", "ModelComparison", "ModelFit", "Population", "RefusedError",
     "SurvivalPanel", "SurvivalPicture",
-    "auc", "category_distribution", "check_analysis", "columns_used", "correlation_changes", "distributions",
-    "fit_models", "read_condition", "shares_changed", "survival_pictures", "typed_tables", "utility",
+    "auc", "category_distribution", "check_analysis", "columns_used", "correlation_changes", "count_coefficients",
+    "distributions", "fit_models", "read_condition", "shares_changed", "survival_pictures", "typed_tables", "utility",
 ]  # fmt: skip

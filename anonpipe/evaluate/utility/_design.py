@@ -194,10 +194,10 @@ class Design:
             yield name, values != (distinct[counts.argmax()] if len(distinct) > 1 else np.nan)
 
     def degrees(self, coefficients: int) -> dict[str, int]:
-        """Of each coefficient of a survey design the degrees of freedom of its error, of so many coefficients.
+        """Of each coefficient of a survey design the degrees of freedom of its error.
 
-        Those of the model; or if fewer, units less 1 of the records that tell its predictor from a constant: of an
-        indicator their scores add up to 0.
+        Those of the model, of so many coefficients an equation; or if fewer, units less 1 of the records that tell its
+        predictor from a constant: of an indicator their scores add up to 0.
         """
         psus = self.psus
         assert psus is not None  # as the caller has seen
@@ -329,6 +329,13 @@ def _refuse_too_wide(analysis: Analysis, categories: Mapping[str, int]) -> None:
         wide = prod(most_columns(read_factor(factor.code), categories) for factor in term.factors)
         if wide > _MOST_NAMES:
             raise _too_wide(analysis, wide, term.name())
+
+
+def count_coefficients(analysis: Analysis, categories: Mapping[str, int]) -> int:
+    """How many coefficients an equation has, given the categories of columns; at least, where functions make some."""
+    terms = patsy_module().ModelDesc.from_formula(analysis.formula).rhs_termlist
+    kept = [term.factors for term in terms if term.factors or analysis.model not in ("cox", "ordinal")]
+    return sum(prod(max(1, categories.get(factor.code, 2) - 1) for factor in factors) for factors in kept)
 
 
 def _too_wide(analysis: Analysis, count: int, widest: str) -> JobError:

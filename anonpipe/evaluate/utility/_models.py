@@ -237,7 +237,8 @@ def _fit(coding: FormulaCoding, frame: pd.DataFrame, table: str) -> ModelFit:
         return ModelFit(0, 0, {}, str(error))
     degrees: dict[str, int] = {}
     if coding.analysis.cluster is not None and design.psus is not None:
-        found = int(np.count_nonzero(~np.isnan(solution.coefficients)))
+        of_equations = ~np.isnan(solution.coefficients).reshape(max(1, len(design.levels) - 1), -1)
+        found = int(of_equations.sum(axis=1).max())  # each equation has scores of its own
         degrees = design.degrees(found)
         solution = solution._replace(degrees=max(1, design.psus.degrees + 1 - found))
     estimates = _estimates(design.equations or design.names, solution)

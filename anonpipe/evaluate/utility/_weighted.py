@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import stdtrit
 
-from anonpipe.evaluate.measurement import Audience, Figure, Measurement
+from anonpipe.evaluate.measurement import Audience, Figure, Measurement, Reason
 from anonpipe.evaluate.utility._measure import MOST_PARTS, Term, UtilityMeasure
 from anonpipe.evaluate.utility._tables import BothColumns, TypedTables
 from anonpipe.types import FloatArray, IntArray
@@ -50,10 +50,10 @@ class Psus(NamedTuple):
         held = np.unique(self.stratum[self.at])
         return int(np.isin(self.stratum, held).sum()) - len(held)
 
-    def degrees_of(self, codes: FloatArray | None, size: int) -> IntArray:
-        """Of each category the same of those with records in it, shapes (n_rows,) and (size,)."""
-        known = np.ones(len(self.at), dtype=bool) if codes is None else ~np.isnan(codes)
-        places = 0 if codes is None else codes[known].astype(np.int64)
+    def degrees_of(self, codes: FloatArray, size: int) -> IntArray:
+        """Of each category the same of those with records in it, shapes (n_rows,), NaN for none, and (size,)."""
+        known = ~np.isnan(codes)
+        places = codes[known].astype(np.int64)
         of_psus, of_strata = np.zeros((2, len(self.stratum), size), dtype=bool)
         of_psus[self.at[known], places] = of_strata[self.stratum[self.at[known]], places] = True
         return np.asarray(of_psus.sum(axis=0) - of_strata.sum(axis=0))
@@ -143,7 +143,10 @@ def _apart(
     counts = np.array([tables.rows])
     if first is not None:
         counts = np.bincount(first[~np.isnan(first)].astype(np.int64), minlength=size)
-    degrees = np.full(size, math.inf) if psus is None else psus.degrees_of(first, size)
+    degrees: FloatArray | IntArray = np.full(size, math.inf)
+    if psus is not None:
+        inside = np.zeros(tables.rows) if first is None else first
+        degrees = psus.degrees_of(inside if number is None else np.where(np.isnan(number.old), np.nan, inside), size)
     for at, weights in enumerate(sides):
         values = np.ones(len(weights)) if number is None else (number.old, number.new)[at]
         found.append(weighted_means(values, weights, codes[at], size, None if at else psus))
@@ -180,17 +183,17 @@ def _weighted(tables: TypedTables) -> list[Measurement]:
     sides = np.nan_to_num(weight.old), np.nan_to_num(weight.new)
     psus = _psus(tables)
     (means, few_means), (totals, few_totals) = map(_judged, _estimates(tables, sides, psus))
-    without, _ = _judged(_estimates(tables, (np.ones(tables.rows), np.ones(tables.released)), psus)[0])
+    without, few_without = _judged(_estimates(tables, (np.ones(tables.rows), np.ones(tables.released)), psus)[0])
     effects = [f"{design_effect(side):.2f}" for side in sides]
     note = (
         f"Of {{}} estimates; errors are the original's. Design effect of the weights (Kish): {effects[0]} in the "
         f"original, {effects[1]} in the release."
     )
     found = [
-        _furthest(figure, [term[:2] for term in terms], tables.rows, note.format(len(terms)) + few)
+        _furthest(figure, [term[:2] for term in terms], tables.rows, note.format(len(terms)), few)
         for figure, terms, few in (
             (_MEANS, means, few_means),
-            (_UNWEIGHTED, without, ""),
+            (_UNWEIGHTED, without, few_without),
             (_TOTALS, totals, few_totals),
         )
     ]
@@ -198,17 +201,18 @@ def _weighted(tables: TypedTables) -> list[Measurement]:
     share = _CHANCE / 2.0 / max(1, len(every))
     note = (
         f"1: the difference that another sample of the same design exceeds in any of {len(every)} estimates once in "
-        f"{1 / _CHANCE:.0f} (Bonferroni).{few_means or few_totals}"
+        f"{1 / _CHANCE:.0f} (Bonferroni)."
     )
     allowed = [(name, value / -(math.sqrt(2.0) * float(stdtrit(degrees, share)))) for name, value, degrees in every]
-    return [*found, _furthest(_WORST, allowed, tables.rows, note)]
+    return [*found, _furthest(_WORST, allowed, tables.rows, note, few_means or few_totals)]
 
 
-def _furthest(figure: Figure, terms: list[Term], records: int, note: str) -> Measurement:
+def _furthest(figure: Figure, terms: list[Term], records: int, note: str, few: str) -> Measurement:
     if not terms:
-        return figure.measured(math.nan, records, note=f"Not defined: {figure.undefined}.")
+        note, reason = (few.strip(), Reason.FEW_DEGREES) if few else (f"Not defined: {figure.undefined}.", None)
+        return figure.measured(math.nan, records, note=note, reason=reason)
     ordered = sorted(terms, key=lambda term: -math.inf if math.isnan(term[1]) else -term[1])  # undefined ones first
-    return figure.measured(ordered[0][1], records, note=note, parts=tuple(ordered[:MOST_PARTS]))
+    return figure.measured(ordered[0][1], records, note=note + few, parts=tuple(ordered[:MOST_PARTS]))
 
 
 _FIGURES = (_MEANS, _UNWEIGHTED, _TOTALS, _WORST)

@@ -171,7 +171,7 @@ def choose(
     """The mixture, by BIC on the first records of the sample and fitted to all of it, and latent classes likewise."""
     most, few = max(1, (params.rows - 1) // k), sample.first(CHOICE_ROWS)
     # Both at once: strata are few, and one takes longer than the others
-    with ThreadPoolExecutor(1, initializer=one_thread) as thread:
+    with one_thread(), ThreadPoolExecutor(1) as thread:
         given = few, sample, starts_of(categories), k, params.rows, classes
         of_categories = thread.submit(fit_categories, *given) if categories else None
         chosen = mixtures.select(

@@ -590,6 +590,8 @@ def _of_gate(name: str, limit: float | None, assessment: Assessment, at_default:
         return []  # a job without survival analysis needs no curves
     value, end = _judged(name, found, at_default)
     given: dict[str, Any] = {"records": found.records, "of": found.of, "about": {"end": end}}
+    if found.reason is not None:
+        return [unmeasured(key, found.reason, limit, **given)]
     given |= {"columns": found.worst, "compared": found.columns}
     if found.high is not None and "risk" in MEASURED[name].needs:
         given |= {"point": found.value, "high": found.high}
@@ -610,5 +612,6 @@ def _of_analysis(outcome: AnalysisOutcome) -> list[Check]:
     limits: Mapping[str, float | None] = outcome.limits or {"changed_significance": None}
     given: dict[str, Any] = {"records": outcome.records, "of": outcome.of, "about": about}
     if not (shares.coefficients or all(each.judged for each in outcome.comparison.coefficients)):
-        return [unmeasured(f"analysis.{share}", Reason.FEW_DEGREES, **given) for share in limits]
+        few = Reason.FEW_DEGREES
+        return [unmeasured(f"analysis.{share}", few, limit, **given) for share, limit in limits.items()]
     return [held(f"analysis.{share}", measured[share], limit, **given) for share, limit in limits.items()]

@@ -139,10 +139,8 @@ def _check(job: Job, masker: Masker, features: Features, strata: Strata, encoder
     rows, what = (min(strata.rows), "the smallest stratum") if stratified else (sum(strata.rows), "the table")
     least = max(_least(features), features.k)
     if rows < least:
-        wider = "" if masker.grouped else ", or mask.scope to table"
-        remedy = (
-            f"set strata.small to merge or drop{wider}, or take fewer strata" if stratified else "mask fewer columns"
-        )
+        wider = "" if masker.grouped or job.design is not None else ", or mask.scope to table"
+        remedy = f"{job.larger_strata}{wider}, or take fewer strata" if stratified else "mask fewer columns"
         remedy += f", or replace records in groups ({_IN_GROUPS})" if masker.grouped else ""
         units = "" if encoders.unit is None else f" and k={job.k} units of up to {encoders.unit.most:,} rows"
         raise JobError(
@@ -172,8 +170,8 @@ def _check_membership(job: Job, encoders: Encoders, rows: int, what: str) -> Non
         f"mask.method {job.replacing.name} preserves, then disclose membership: expected AUC "
         f"{figure_beyond(expected, limit)}, limit {limit:g} (gates.membership_auc). {needs}, or about {fewer:,} "
         "feature columns at most. Declare ordered categories kind: ordinal and counts kind: integer (one feature "
-        "column each, others have one for each category but one), join categories, drop columns, or take fewer strata "
-        "(strata.small: merge). gates.membership_auc: null removes the limit, and members are then disclosed as often"
+        "column each, others have one for each category but one), join categories, drop columns, take fewer strata, "
+        f"or {job.larger_strata}. gates.membership_auc: null removes the limit, and members are then disclosed as often"
     )
 
 

@@ -236,7 +236,7 @@ def make_features(work: Work, fitted: Fitted, cut: Cut) -> None:
     if min(cut.lengths) < least:
         raise InputError(
             f"a partition has {min(cut.lengths)} records, and {fitted.procedure.name} needs {least}; "
-            "set strata.small to merge or drop"
+            f"{fitted.job.larger_strata}"
         )
     channel_array(work, fitted, cut, FEATURES, fitted.width)
 

@@ -9,9 +9,12 @@ import pandas as pd
 import pytest
 
 from anonpipe.columns import Kind
+from anonpipe.evaluate.measurement import Reason
 from anonpipe.evaluate.utility import utility
 from anonpipe.evaluate.utility._tables import typed_tables
 from anonpipe.evaluate.utility._weighted import WEIGHTED, Psus, design_effect, weighted_means
+from anonpipe.pipeline.evaluation.measures import checks
+from anonpipe.verify.verdict import Assessment
 from tests.naive.weights import design_effect as slow_effect
 from tests.naive.weights import design_error, weighted_mean
 
@@ -57,7 +60,7 @@ def test_errors_of_a_design_are_those_of_the_slow_twin() -> None:
     for code, error in enumerate(weighted_means(values, weights, codes, 3, psus)[1]):
         inside = np.where((codes == code) & known, values, 0.0)
         assert error == pytest.approx(design_error(inside, weights, strata, numbers))
-    assert psus.degrees == 15 and psus.degrees_of(None, 1).tolist() == [15]
+    assert psus.degrees == 15 and psus.degrees_of(np.zeros(200), 1).tolist() == [15]
     assert psus.degrees_of(np.where(strata == 1.0, 0.0, np.nan), 2).tolist() == [5, 0]
 
 
@@ -107,6 +110,24 @@ def test_a_category_in_one_psu_hides_no_other() -> None:
     assert worst.value > 1 and worst.parts[0][0].startswith("sex")
     assert all(np.isfinite(value) for _, value in worst.parts)
     assert "Not judged: 12 with fewer than 2 degrees of freedom, such as a 00 (0)." in worst.note
+
+
+@pytest.mark.parametrize(("asked", "judged"), [(1, ["s 0", "s 1"]), (2, ["x", "s 0", "s 1"]), (0, [])])
+def test_a_number_known_in_few_strata_has_their_degrees(asked: int, judged: list[str]) -> None:
+    """One stratum of two PSUs says nothing of its error, and where nothing is judged the check says why."""
+    rng, stratum, psu = np.random.default_rng(1), np.repeat(np.arange(2 if asked else 1), 300), np.tile([0, 1, 2], 200)
+    psu = psu[: len(stratum)] if asked else psu[:300] % 2
+    x = np.where((stratum < asked) & (psu < 2) | (asked == 0), rng.normal(size=len(psu)), np.nan)
+    old = pd.DataFrame({"s": stratum, "p": psu, "x": x, "weight": rng.uniform(1, 3, len(psu))})
+    kinds = {**dict.fromkeys("sp", Kind.CATEGORICAL), "x": Kind.CONTINUOUS, "weight": Kind.CONTINUOUS}
+    tables = replace(typed_tables(old, old, kinds, least=5), weight="weight", cluster="p", design_strata="s")
+    found = {each.name: each for each in WEIGHTED.of(tables)}
+    assert sorted(name for name, _ in found["weighted.means"].parts) == sorted(judged)
+    for each in found.values() if not asked else ():
+        assert (each.reason, each.note[:11]) == (Reason.FEW_DEGREES, "Not judged:")
+    for limit, outcome in ((None, "not checked"), (1.0, "failed")) if not asked else ():
+        (line,) = checks(Assessment(utility=tuple(found.values())), {"weighted_estimates": limit})
+        assert (line.outcome, line.reason) == (outcome, Reason.FEW_DEGREES)
 
 
 def test_a_number_that_the_release_has_not_is_not_passed_over() -> None:

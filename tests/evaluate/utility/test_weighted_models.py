@@ -11,10 +11,13 @@ from scipy.stats import t
 from statsmodels.api import WLS
 
 from anonpipe.errors import JobError
+from anonpipe.evaluate.measurement import Reason
 from anonpipe.evaluate.utility import Analysis, fit_models
 from anonpipe.evaluate.utility._models import CoefficientChange, Estimate
 from anonpipe.job.analyses import endpoints_of
 from anonpipe.job.model import parse_job
+from anonpipe.pipeline.evaluation.measures import checks
+from anonpipe.verify.verdict import AnalysisOutcome, Assessment
 
 JOB: dict[str, Any] = {
     "input": "a.parquet",
@@ -159,6 +162,25 @@ def test_a_coefficient_of_one_psu_is_not_judged() -> None:
     assert {each.name: each.degrees for each in found.coefficients} == {"Intercept": 5, "x": 5, "alone": 0, "rural": 4}
     assert {each.name for each in found.coefficients if each.outside} == {"x", "alone"}
     assert (found.shares.coefficients, found.shares.outside) == (2, 0.5)
+
+
+@pytest.mark.parametrize("limits", [{}, {"outside": 0.0, "overlap": 0.999}])
+def test_limits_on_an_analysis_of_few_degrees_fail(limits: dict[str, float]) -> None:
+    """Of two strata with two PSUs nothing can be judged; without limits it is not checked."""
+    table = surveyed()[lambda frame: (frame["s"] < 2) & (frame["p"] < 2)]
+    (model,) = fit_models(table, [Analysis("a", "linear", "y ~ x", **DRAWN)])
+    lines = checks(Assessment(analyses=(AnalysisOutcome(model.compare(table), limits, 200, 200),)), {})
+    assert {(each.outcome, each.reason) for each in lines} == {
+        ("failed" if limits else "not checked", Reason.FEW_DEGREES)
+    }
+    assert len(lines) == max(1, len(limits))
+
+
+def test_categories_of_a_response_cost_no_degrees() -> None:
+    """Each equation of a multinomial model has scores of its own, as the logistic one."""
+    table = surveyed().assign(k=np.tile(["a", "b", "c", "d"], 150), b=np.tile([0, 1], 300))
+    models = [Analysis(m, m, f"{y} ~ x", **DRAWN) for m, y in (("logistic", "b"), ("multinomial", "k"))]
+    assert [set(each.fit.degrees.values()) for each in fit_models(table, models)] == [{7}, {7}]
 
 
 def test_intervals_that_are_no_numbers_do_not_flatter() -> None:
