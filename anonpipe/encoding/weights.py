@@ -7,7 +7,9 @@ and in every category of the columns of `calibrate`.
 
 from __future__ import annotations
 
+import json
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -423,9 +425,12 @@ class Replicates:
     @property
     def meaning(self) -> str:
         """How recipients use them."""
+        name = re.sub(r"([\\`])", r"\\\1", self.weight)
+        plain = re.sub(r"([][.\\^$*+?(){}|])", r"\\\1", self.weight)
+        pattern = json.dumps(f"^{plain}_jk[0-9]+$", ensure_ascii=False)
         return (
             f"columns {self.names[0]!r} to {self.names[-1]!r} are replicate weights of column {self.cluster!r}; in R: "
-            f'svrepdesign(weights = ~{self.weight}, repweights = "{self.weight}_jk[0-9]+", type = "JKn", scale = 1, '
+            f'svrepdesign(weights = ~`{name}`, repweights = {pattern}, type = "JKn", scale = 1, '
             f"rscales = rep({1.0 - 1.0 / self.groups:.6g}, {self.count}), combined.weights = TRUE, data = ...)"
         )
 
