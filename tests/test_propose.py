@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from anonpipe.propose.demo import REGISTRY_SCHEMA, write_registry
 from anonpipe.propose.dependencies import derived
 from anonpipe.propose.guesses import Guess, guess, seen_by_others
 from anonpipe.propose.method_choice import FEW_RECORDS, MethodChoice, choose_method
-from anonpipe.propose.names import FEWEST_OTHERS, codes_for_unknown, quoted
+from anonpipe.propose.names import FEWEST_OTHERS, codes_for_unknown, names_weight, quoted
 from anonpipe.propose.profile import SAMPLE_ROWS, declared_order, look_at, sample_of
 from anonpipe.propose.propose import propose_job
 from anonpipe.source import check_types, open_source
@@ -1236,7 +1237,9 @@ def test_survey_weights_are_found_by_name_and_values() -> None:
     replicates = {f"repwgt{at}": decided * rng.choice([0.5, 1.5], 900) for at in range(4)}
     replicates |= {f"r{at}": decided * rng.choice([0.0, 2.0], 900) for at in range(8)}  # balanced half-samples
     numbers = {f"score{at}": rng.uniform(0, 2 * decided.mean(), 900) for at in range(5)}  # of the same sums
-    found = roles(pa.table(other | replicates | numbers | {"pweight": decided}))
+    replicates |= {f"wt_{at}": decided * rng.choice([0.5, 1.5], 900) for at in range(8)}
+    replicates["wt_0"][3] = np.nan
+    found = roles(pa.table(replicates | other | numbers | {"pweight": decided}))
     assert {name for name, role in found.items() if role is Role.REPLICATE_WEIGHT} == set(replicates)
     assert found["pweight"] is Role.SAMPLING_WEIGHT
 
@@ -1259,6 +1262,51 @@ def test_a_design_is_proposed_where_names_and_nesting_are_plain(tmp_path: Path, 
         wanted = {"strata": "stratum", "cluster": "psu", "random_groups": 2, "replicates": "none"}
         assert job["design"] == wanted and job["strata"]["by"] == ["stratum", "psu"]
         assert set(roles_of.values()) == {"key"} and parse_job(job)
+
+
+def test_random_groups_that_masks_refuse_are_no_design(tmp_path: Path) -> None:
+    """One large unit a stratum leaves too few records to the group without it; two columns may be the strata."""
+    table = survey_of_units(1, 6, 50).rename(columns={"region": "stratum"})
+    uneven = table[(table["psu"] % 6 == 0) | (np.arange(len(table)) % 12 == 0)]
+    for each, words in (
+        (uneven, "and masks need"),
+        (table.assign(post_stratum=table["stratum"]), "may be the strata: stratum, post_stratum"),
+    ):
+        path = small.write_table(tmp_path, pa.Table.from_pandas(each, preserve_index=False))
+        text = propose_job(path, str(tmp_path / "out"), 5)
+        assert words in text and "design" not in yaml.safe_load(text)
+
+
+def test_a_proposed_design_keeps_labels_and_rows_apart(tmp_path: Path) -> None:
+    """Its columns keep what the code book says; units do not come out whole."""
+    table = survey_of_units(1, 6, 100).rename(columns={"region": "stratum"})
+    table["hh_id"] = np.arange(len(table)) // 2
+    field = {"name": "psu", "type": "integer", "title": "Area of enumeration"}
+    (tmp_path / "book.json").write_text(json.dumps({"fields": [field]}))
+    path = small.write_table(tmp_path, pa.Table.from_pandas(table, preserve_index=False))
+    text = propose_job(path, str(tmp_path / "out"), 5, codebook=str(tmp_path / "book.json"))
+    job = yaml.safe_load(text)
+    assert job["design"] and job["columns"]["psu"]["label"] == "Area of enumeration"
+    assert job["columns"]["hh_id"]["role"] == "unit" and "unit: pseudonym" not in text
+
+
+def test_strata_numbers_and_units_without_a_weight_are_asked() -> None:
+    rng = np.random.default_rng(5)
+    table = {"SDMVSTRA": rng.integers(1, 200, 900), "psu": rng.integers(1, 200, 900), "age": rng.integers(18, 90, 900)}
+    assert "numbers sampling units" in guess(look_at(pa.table(table)))["psu"].reason
+    assert roles(pa.table(table | {"pweight": rng.uniform(1, 9, 900)}))["SDMVSTRA"] is Role.DROPPED
+
+
+@pytest.mark.parametrize(
+    ("names", "sure"),
+    [
+        (("WTMEC2YR", "_LLCPWT", "hhweight", "surveyweight", "perwt", "popwt"), True),
+        (("weight", "newwt"), None),
+        (("birthweight", "Körpergewicht", "overweight", "growth"), False),
+    ],
+)
+def test_names_of_survey_weights(names: tuple[str, ...], sure: bool | None) -> None:
+    assert {names_weight(name) for name in names} == {sure}
 
 
 def test_a_survey_weight_with_zeros_is_asked(tmp_path: Path) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
+import subprocess
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -249,6 +252,16 @@ def test_random_groups_of_psus_keep_what_clusters_differ_in(tmp_path: Any) -> No
     # Groups of another job are the same: from several groupings the rows of each PSU would follow
     again = released(tmp_path, table, WEIGHT, **DESIGN, k=6)
     assert np.allclose(by_columns(again, "region", "psu"), by_columns(made, "region", "psu"), rtol=1e-3)
+
+
+@pytest.mark.skipif(shutil.which("Rscript") is None, reason="needs R")
+def test_what_recipients_are_told_of_replicates_parses_in_r() -> None:
+    for name in ("sample weight (kg.)", "_LLCPWT", "a`b\\c"):
+        told = Replicates(name, "psu", 2, 4)
+        call = told.meaning.partition("svrepdesign")[2].replace("data = ...", f"data = {json.dumps(told.names[-1])}")
+        code = f"f <- function(weights, repweights, data, ...) cat(all.vars(weights), grepl(repweights, data)); f{call}"
+        said = subprocess.run(["Rscript", "-e", code], capture_output=True, text=True, check=True).stdout
+        assert said == f"{name} TRUE"
 
 
 @pytest.mark.parametrize("enough", [6, 1])

@@ -65,8 +65,8 @@ class Method:
     function: Callable[..., Any]  # The method; its name is what the job calls it
     summary: str = ""  # What it does, in a sentence
     # What a job can tell it: a model whose field `method` is the name, and whose other fields are parameters of the
-    # function or of the stages around it; with a summary one is made of the function. None for what no job names.
-    options: type[MethodOptions] | None = None
+    # function or of the stages around it; by default one is made of summary and function. None for what no job names.
+    options: type[MethodOptions] | None = MethodOptions
     base: type[MethodOptions] = MethodOptions  # The options that all such methods have
     published: str  # Name in the literature
     reference: str  # DOI and place
@@ -77,6 +77,8 @@ class Method:
     warns: Callable[[Any], str | None] = nothing  # `warns(options)`: what the steward should know of them before a run
 
     def __post_init__(self) -> None:
+        if bool(self.summary) == (self.options is not MethodOptions):
+            raise TypeError(f"{self.name}: give summary, or options (None for a method that no job names)")
         if self.summary:
             object.__setattr__(self, "options", options_of(self.function, self.summary, self.base))
         if self.options is None:

@@ -34,6 +34,7 @@ from anonpipe.propose.names import (
     names_one_unit,
     names_replicate,
     names_sampling_unit,
+    names_strata,
     names_unit,
     names_weight,
     quoted,
@@ -513,20 +514,25 @@ def _survey_weight(looks: list[Look], guesses: dict[str, Guess]) -> None:
             guesses[look.name] = guesses[look.name].noted(REASONS["no weight"])
     units = [look.name for look in looks if names_sampling_unit(look.name) and not look.date]
     known = [each for each in looks if _of_categories(each, guesses[each.name]) and each.name not in units]
-    for look in sorted(found, key=lambda look: not sure[look.name]):
+    for look in sorted(found, key=lambda look: (_numbered(look, found), not sure[look.name])):
         by, explained = _explaining(look, [each for each in known if each is not look])
         if sure[look.name] or explained >= _BODY_EXPLAINED or not _may_be_body(look):
             break
     else:
+        for name in units:
+            guesses[name] = guesses[name].noted(REASONS["sampling_unit"])
         return
     kind = Kind.INTEGER if look.whole else Kind.CONTINUOUS
     guesses[look.name] = Guess(kind, Role.SAMPLING_WEIGHT, REASONS["weight"], by=by, explained=explained)
-    for name in units:
-        guesses[name] = Guess(guesses[name].kind, Role.DROPPED, REASONS["sampling_unit"])
+    numbers = [each.name for each in looks if not (each.date or guesses[each.name].kind.coded)]
+    strata = [name for name in numbers if names_strata(name)]
+    for name, reason in (dict.fromkeys(strata, "design_strata") | dict.fromkeys(units, "sampling_unit")).items():
+        guesses[name] = Guess(guesses[name].kind, Role.DROPPED, REASONS[reason])
     for name in _replicates(look, [each for each in looks if guesses[each.name].role is Role.MASKED]):
         guesses[name] = Guess(guesses[name].kind, Role.REPLICATE_WEIGHT, REASONS["numbered replicates"])
 
 
+_DIGITS = "0123456789"
 _FEWEST_REPLICATES = 4
 _SUMS = (2 / 3, 3 / 2)  # Of replicate weights over those of the weight
 _LEAST_CORRELATION = 0.2  # Of replicates with the weight, the median: of balanced half-samples it is small
@@ -536,20 +542,28 @@ def _replicates(weight: Look, others: Sequence[Look]) -> list[str]:
     """Numbered columns, several of one stem, that add up to about what the weight does and are correlated with it."""
     by_stem: dict[str, list[Look]] = {}
     for each in others:
-        stem = each.name.rstrip("0123456789")
-        if each.numbers is not None and not each.date and stem and stem != each.name and (each.values >= 0).all():
+        stem, able = each.name.rstrip(_DIGITS), each.numbers is not None and not each.date and each.distinct > 1
+        if able and stem and stem != each.name and not (each.values < 0).any():
             by_stem.setdefault(stem, []).append(each)
     found = []
     for several in by_stem.values():
         if len(several) < _FEWEST_REPLICATES:
             continue
         values = np.stack([each.values for each in several])
-        sums = values.sum(axis=1) / weight.values.sum()
-        if (sums < _SUMS[0]).any() or (sums > _SUMS[1]).any() or not np.ptp(values, axis=1).all():
+        known = ~np.isnan(values)
+        sums = np.nansum(values, axis=1) / (weight.values * known).sum(axis=1)
+        if (sums < _SUMS[0]).any() or (sums > _SUMS[1]).any():
             continue
-        if np.median(np.corrcoef(weight.values, values)[0, 1:]) >= _LEAST_CORRELATION:
+        pairs = [(weight.values[there], each[there]) for each, there in zip(values, known, strict=True)]
+        if np.median([np.corrcoef(*pair)[0, 1] for pair in pairs]) >= _LEAST_CORRELATION:
             found += [each.name for each in several]
     return found
+
+
+def _numbered(look: Look, others: Sequence[Look]) -> bool:
+    """Whether its name ends in a number, and so do those of several others of the same stem."""
+    stem = look.name.rstrip(_DIGITS)
+    return stem != look.name and sum(each.name.rstrip(_DIGITS) == stem for each in others) >= _FEWEST_REPLICATES
 
 
 def _may_be_body(look: Look) -> bool:

@@ -203,11 +203,7 @@ def _feature_columns(looks: Sequence[Look], guesses: Mapping[str, Guess]) -> int
 # --- The strata and sampling units of a survey, where names and nesting are plain -------------------------------------
 
 _FEWEST_PSUS = 4  # Of a stratum: two for each of two random groups
-_GROUP_ROWS = 50  # Records of a random group on average, which are masked by themselves
-_DESIGN_ROLES = {
-    "strata": "strata of the design",
-    "cluster": "sampling units, released as random groups of two or more",
-}
+_SPREADS = 3.0  # Standard deviations by which the smaller of two random groups may be below half of a stratum
 
 
 @dataclass(frozen=True)
@@ -217,33 +213,55 @@ class ProposedDesign:
     strata: str
     cluster: str
     said: str  # What was found, with counts
+    smallest: int  # Records of a random group, as few as it may have
     doubt: str = ""  # Why it is a comment; empty where it is proposed as an active key
 
 
 def propose_design(
-    looks: Sequence[Look], guesses: dict[str, Guess], rows: int
+    looks: Sequence[Look], guesses: dict[str, Guess], rows: int, k: int = 5
 ) -> tuple[dict[str, Guess], ProposedDesign | None]:
     """The guesses with the roles of a design, and the design; None where no weight or no sampling units are found."""
     weighted = any(guessed.role is Role.SAMPLING_WEIGHT for guessed in guesses.values())
     varied = [look for look in looks if weighted and look.distinct > 1 and not look.date]
     units, strata = ([look for look in varied if names(look.name)] for names in (names_sampling_unit, names_strata))
-    if len(units) != 1 or len(strata) != 1:
+    if not units or not strata or not ((strata[0].codes >= 0) & (units[0].codes >= 0)).any():
         return guesses, None
-    timed = any(guessed.role is Role.SURVIVAL_STATUS for guessed in guesses.values())
-    found = _nested(strata[0], units[0], rows, timed)
-    if found.doubt:
-        return guesses, found
-    roles = {found.strata: "strata of the design", found.cluster: "sampling units, released as random groups of them"}
-    return guesses | {name: Guess(Kind.CATEGORICAL, Role.KEY, reason) for name, reason in roles.items()}, found
+    found = _nested(strata[0], units[0], rows)
+    reasons = {found.strata: "strata of the design", found.cluster: "sampling units, released as random groups of them"}
+    keyed = dict(guesses)
+    for name, reason in reasons.items():
+        booked = replace(guesses[name], step=None, bounds=None, codes={})
+        keyed[name] = replace(booked, kind=Kind.CATEGORICAL, role=Role.KEY, reason=reason)
+    doubts = [
+        f"several columns may be the {what}: {', '.join(each.name for each in several)}"
+        for what, several in (("strata", strata), ("sampling units", units))
+        if len(several) > 1
+    ]
+    doubts.append(found.doubt)
+    if any(guessed.role is Role.SURVIVAL_STATUS for guessed in guesses.values()):
+        doubts.append("records are also masked by survival status")
+    if found.smallest < (least := _least_of_group(looks, keyed, k)):
+        few = f"a random group may have {found.smallest:,} rows, and masks need {least:,}"
+        doubts.append(f"{few}: join strata or mask fewer columns")
+    found = replace(found, doubt=next(filter(None, doubts), ""))
+    return guesses if found.doubt else keyed, found
 
 
-def _nested(strata: Look, units: Look, rows: int, timed: bool) -> ProposedDesign:
+def _least_of_group(looks: Sequence[Look], guesses: Mapping[str, Guess], k: int) -> int:
+    """Records that a random group needs, as it is masked by itself."""
+    unit = _unit(unit_of_several_rows(looks, guesses), k)
+    dimension = _dimension([look for look in looks if guesses[look.name].role.synthesized], guesses)
+    shown = rows_for_membership(dimension, MEMBERSHIP_LIMIT) * unit.mean_rows if dimension.columns > 0 else 0.0
+    return max(FEW_RECORDS, _feature_columns(looks, guesses) + 2, unit.sure, math.ceil(shown))
+
+
+def _nested(strata: Look, units: Look, rows: int) -> ProposedDesign:
     """What both columns say together; units may have the same numbers in each stratum."""
-    pairs = np.unique(np.stack([strata.codes, units.codes]), axis=1)
-    counts = np.bincount(pairs[0][pairs[0] >= 0])
-    counts, sampled = counts[counts > 0], np.bincount(strata.codes[strata.codes >= 0])
-    nulls = int(((strata.codes < 0) | (units.codes < 0)).sum())
-    of_group = int(sampled[sampled > 0].min() * rows / len(strata.codes) / 2)
+    known = (strata.codes >= 0) & (units.codes >= 0)
+    pairs, sizes = np.unique(np.stack([strata.codes, units.codes])[:, known], axis=1, return_counts=True)
+    nulls, ends = int((~known).sum()), np.flatnonzero(np.diff(pairs[0])) + 1
+    sampled = np.split(sizes * (rows * (1.0 - usual_hold_out(rows)) / len(known)), ends)
+    counts = np.array([len(each) for each in sampled])
     said = (
         f"{len(counts):,} strata ({strata.name!r}) of {counts.min():,} to {counts.max():,} sampling units "
         f"({units.name!r}) in {len(strata.codes):,} sampled rows"
@@ -252,7 +270,13 @@ def _nested(strata: Look, units: Look, rows: int, timed: bool) -> ProposedDesign
     doubts = (
         (short, f"{short:,} strata have fewer than {_FEWEST_PSUS} units: join strata in the input"),
         (nulls, f"{nulls:,} rows have a null in either: fill or drop them"),
-        (of_group < _GROUP_ROWS, f"a random group may have {of_group:,} rows: join strata in the input"),
-        (timed, "records are also masked by survival status"),
     )
-    return ProposedDesign(strata.name, units.name, said, next((text for there, text in doubts if there), ""))
+    smallest = int(min(map(_smaller_group, sampled)))
+    return ProposedDesign(strata.name, units.name, said, smallest, next((text for there, text in doubts if there), ""))
+
+
+def _smaller_group(sizes: FloatArray) -> float:
+    """Records of the smaller of two random groups of units of these sizes, as few as they may be."""
+    half = len(sizes) // 2
+    spread = float(np.std(sizes)) * math.sqrt(half * (len(sizes) - half) / max(1, len(sizes) - 1))
+    return max(float(np.sort(sizes)[:half].sum()), half * float(sizes.mean()) - _SPREADS * spread)

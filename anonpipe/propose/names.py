@@ -74,14 +74,19 @@ def has_word(name: str, entries: tuple[str, ...]) -> bool:
     return any(word.startswith(entry) or f"{word}$" == entry for word in words_of(name) for entry in entries)
 
 
+_ENDS_IN_WEIGHT = re.compile(r"(?<=[a-z]{2})(weights?|wts?|gewicht)\b")  # hhweight
+
+
 def names_weight(name: str) -> bool | None:
     """Whether a name says that a column is a survey weight; None where it may be that of a body."""
     if names_replicate(name):
         return False
     if has_word(name, _WEIGHTS["sure"]):
         return True
-    either = has_word(name, _WEIGHTS["either"])
-    return (True if has_word(name, _WEIGHTS["with"]) else None) if either else False
+    name = _ENDS_IN_WEIGHT.sub(r" \1", " ".join(words_of(name)))
+    if not has_word(name, _WEIGHTS["either"]) or has_word(name, _WEIGHTS["body"]):
+        return False
+    return True if has_word(name, _WEIGHTS["with"]) else None
 
 
 def names_count(name: str) -> bool:

@@ -100,7 +100,7 @@ def propose_job(
     taken = NOTHING
     if codebook is not None:
         guesses, taken = with_codebook(guesses, looks, sample, read_codebook(codebook, sample.column_names))
-    guesses, design = propose_design(looks, guesses, rows)
+    guesses, design = propose_design(looks, guesses, rows, k)
     guesses = method_choice.without_rare_status(looks, guesses, rows, k)
     unit = method_choice.unit_of_several_rows(looks, guesses)
     order = None if unit is None else method_choice.order_of_rows(looks, guesses, unit)

@@ -23,7 +23,8 @@ from anonpipe.source._format import Spelling, refuse_other
 from anonpipe.source._format import fields as csv_fields
 from anonpipe.source._parquet import open_parquet, read_parquet
 from anonpipe.source._query import LakeTable, Query, call_driver, connect, find_lake_table, find_query, refuse_password
-from anonpipe.source._statistics import open_statistics, open_workbook, read_statistics, read_workbook
+from anonpipe.source._statistics import open_statistics, read_statistics
+from anonpipe.source._workbook import open_workbook, read_workbook
 from anonpipe.storage.staging import scratch
 
 __all__ = [

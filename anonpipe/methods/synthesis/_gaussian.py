@@ -13,6 +13,7 @@ import numpy as np
 from anonpipe.errors import JobError
 from anonpipe.kernels.groups import contrasts, group_mean, householder, reflect, rotate, triangularise, write_group
 from anonpipe.kernels.points import largest_group
+from anonpipe.methods.options import MethodOptions
 from anonpipe.methods.record import Features, Guarantee, Synthesizer
 from anonpipe.moments import Expected, GroupedMoments, GroupSpread, expect_by_group, merge_all
 from anonpipe.types import FloatArray, IntArray
@@ -253,6 +254,7 @@ METHODS = (
     replace(
         _GAUSSIAN,
         function=pca,
+        options=MethodOptions,
         summary="Independent normal principal components per group (Gal 2014, Algorithm 3); the same method as "
         "`gaussian`.",
         published="improved condensation, synthetic data generation; the same method as gaussian",

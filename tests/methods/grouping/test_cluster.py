@@ -6,6 +6,7 @@ import pytest
 
 from anonpipe.errors import AnonpipeError
 from anonpipe.methods.grouping import METHODS, cluster
+from anonpipe.methods.options import GroupingOptions
 from anonpipe.methods.record import Grouping
 from tests.methods.grouping.classed import REFUSING
 
@@ -14,10 +15,20 @@ def rng():
     return np.random.default_rng(0)
 
 
+class Named(GroupingOptions):
+    """Options by hand."""
+
+
 def record(function, **told):
     return Grouping(
         function=function, options=None, published="", reference="doi:", cost="", sizes="", largest=None, **told
     )
+
+
+@pytest.mark.parametrize("told", [{}, {"summary": "Done.", "options": None}, {"summary": "Done.", "options": Named}])
+def test_a_method_gives_summary_or_options(told):
+    with pytest.raises(TypeError, match="give summary, or options"):
+        Grouping(function=rng, published="", reference="", cost="", **told)
 
 
 def test_registry_is_complete():
