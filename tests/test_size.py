@@ -11,7 +11,7 @@ from tests.test_docs import count_words
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = sorted((ROOT / "anonpipe").rglob("*.py"))
 
-LINES = 62_889
+LINES = 62_890
 FILES = 211
 LONGEST_FILE = 1_400
 PAGES = 15_533  # Words of docs/*.md

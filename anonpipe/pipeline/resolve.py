@@ -101,8 +101,9 @@ def resolve(job: Job, schema: pa.Schema, scan: Scan, unit: UnitColumn | None = N
         many = plural(len(replicates), "replicate weight")
         warnings.append(_REPLICATES.format(first=replicates[0], last=replicates[-1], many=many))
     warnings += suppressed + list(fitted.procedure.warnings) + _stratum_warnings(job, encoder, scan, strata)
-    warnings += _degree_warnings(job, encoder)
-    urgent = unpreserved_moments(fitted) + ([] if unit is None or joined else [unit.apart])
+    urgent = (
+        unpreserved_moments(fitted) + _degree_warnings(job, encoder) + ([] if unit is None or joined else [unit.apart])
+    )
     return Resolved(fitted, digest, Warnings(urgent, warnings))
 
 
