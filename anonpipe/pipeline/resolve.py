@@ -359,8 +359,8 @@ def _degree_warnings(job: Job, encoder: ColumnEncoder) -> list[str]:
     few = (
         f"design: random groups less strata are {left}, which leaves fewer than {FEWEST_DEGREES} degrees of freedom to"
     )
-    told = f"{few} {', '.join(found)}: not judged, and limits on them fail; give more design.random_groups"
-    return [told] if found else []
+    text = f"{few} {', '.join(found)}: not judged, and limits on them fail; give more design.random_groups"
+    return [text] if found else []
 
 
 def _fit_trees(fitted: Fitted, batches: list[pa.RecordBatch], drawn: npt.NDArray[np.uint64]) -> list[Tree]:
