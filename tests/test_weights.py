@@ -298,7 +298,7 @@ def _jackknife_gives_the_errors_of_the_design(made: pd.DataFrame) -> None:
 
 
 def test_replicates_pass_over_columns_that_are_not_released() -> None:
-    """A released column of their names is told."""
+    """A released column of their names is refused."""
     job = {"input": "a.parquet", "output": "out", "k": 5, **DESIGN, "design": DESIGN["design"] | {"replicates": "JKn"}}
     for name, role in (("weight_jk1", "dropped"), ("weight_jk1", "replicate_weight"), ("weight_jk2", "masked")):
         given = job | {"columns": DESIGN["columns"] | {name: {"kind": "continuous", "role": role}}}

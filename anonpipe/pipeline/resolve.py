@@ -102,8 +102,9 @@ def resolve(job: Job, schema: pa.Schema, scan: Scan, unit: UnitColumn | None = N
         many = plural(len(replicates), "replicate weight")
         warnings.append(_REPLICATES.format(first=replicates[0], last=replicates[-1], many=many))
     warnings += suppressed + list(fitted.procedure.warnings) + _stratum_warnings(job, encoder, scan, strata)
-    warnings += _degree_warnings(job, encoder)
-    urgent = unpreserved_moments(fitted) + ([] if unit is None or joined else [unit.apart])
+    urgent = (
+        unpreserved_moments(fitted) + _degree_warnings(job, encoder) + ([] if unit is None or joined else [unit.apart])
+    )
     return Resolved(fitted, digest, Warnings(urgent, warnings))
 
 
@@ -362,8 +363,8 @@ def _degree_warnings(job: Job, encoder: ColumnEncoder) -> list[str]:
     few = (
         f"design: random groups less strata are {left}, which leaves fewer than {FEWEST_DEGREES} degrees of freedom to"
     )
-    told = f"{few} {', '.join(found)}: not judged, and limits on them fail; give more design.random_groups"
-    return [told] if found else []
+    text = f"{few} {', '.join(found)}: not judged, and limits on them fail; give more design.random_groups"
+    return [text] if found else []
 
 
 def _fit_trees(fitted: Fitted, batches: list[pa.RecordBatch], drawn: npt.NDArray[np.uint64]) -> list[Tree]:
