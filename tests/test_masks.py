@@ -15,7 +15,6 @@ import pytest
 from anonpipe.errors import EngineError, InputError, JobError
 from anonpipe.methods.masking import MASKERS, Rows
 from anonpipe.methods.masking._draws import averaged_by_rank
-from anonpipe.methods.options import MethodOptions
 from anonpipe.pipeline import run as pipeline
 from anonpipe.pipeline.arrays import FEATURES, FOLDER, channel_array, read_column, scopes_of
 from anonpipe.pipeline.preview import preview
@@ -355,7 +354,7 @@ def test_masker_needing_more_records_than_partition_says_so(tmp_path, registry, 
     def noise(*, amount, form, basis):
         return steps
 
-    monkeypatch.setitem(MASKERS, "noise", replace(MASKERS["noise"], function=noise, options=MethodOptions))
+    monkeypatch.setitem(MASKERS, "noise", replace(MASKERS["noise"], function=noise, summary=""))
     with pytest.raises(InputError, match=r"a partition has \d+ records, and noise needs 2000"):
         small.run(registry_job(tmp_path, registry, {"method": "noise"}))
 
