@@ -7,13 +7,18 @@ external report in which one of them is filled.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 FORMAT = "anonpipe-report-1"  # Changes when a reader of `report.json` has to
 
 Audience = Literal["internal", "external"]
+
+
+def _audience(given: Any) -> Any:
+    """The audience as this version calls it; reports of earlier ones are read, too."""
+    return "external" if given == "releasable" else given
 
 
 Treatment = Literal[
@@ -110,7 +115,7 @@ class MethodLine(Part):
     name: str
     published: str
     reference: str
-    keeps: str
+    keeps: str = Field(validation_alias=AliasChoices("keeps", "promise"))
     options: tuple[tuple[str, str], ...]
 
 
@@ -317,7 +322,7 @@ class Report(Part):
     format: Literal["anonpipe-report-1"] = "anonpipe-report-1"
     of: Literal["a run", "two tables"] = "a run"
     trial: bool = False  # Whether nothing was to be published
-    audience: Audience
+    audience: Annotated[Audience, BeforeValidator(_audience)]
     created: str  # UTC
     anonpipe: str  # Version of the program
     # passed, headline, summary: the verdict, in words
@@ -339,8 +344,8 @@ class Report(Part):
     columns: tuple[ColumnLine, ...]
     rules: tuple[RuleLine, ...] = ()  # Empty without rules, and in reports of earlier versions
     units: UnitsPart | None = None  # Where units are released whole
-    guarantees: tuple[str, ...]
-    not_guaranteed: tuple[str, ...]
+    guarantees: tuple[str, ...] = Field(validation_alias=AliasChoices("guarantees", "promises"))
+    not_guaranteed: tuple[str, ...] = Field(validation_alias=AliasChoices("not_guaranteed", "limits_of_promise"))
     checks: tuple[CheckLine, ...]
     dials: tuple[Dial, ...] = ()  # Empty in reports of earlier versions
     group_sizes: tuple[SizeLine, ...] = ()  # Empty where a mask forms no groups
