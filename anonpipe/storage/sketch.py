@@ -15,7 +15,7 @@ from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import bdtrc, gammaln
+from scipy.special import bdtrc, gammaln, xlog1py, xlogy
 
 from anonpipe.types import FloatArray, IntArray
 
@@ -140,6 +140,12 @@ def shared_records(ours: IntArray, theirs: IntArray, level: int, rows: tuple[int
     return float(min(max(0.0, lacking * of_all / 2.0), *rows))
 
 
+def log_binomial(count: FloatArray | IntArray, size: FloatArray | int, share: FloatArray | float) -> FloatArray:
+    """Logarithm of the binomial probability of each count; `scipy.stats` has it, and takes a second to load."""
+    ways = gammaln(size + 1.0) - gammaln(count + 1.0) - gammaln(size - count + 1.0)
+    return np.asarray(ways + xlogy(count, share) + xlog1py(size - count, -share))
+
+
 @lru_cache(maxsize=4096)
 def _log_laplace(total: int, share: float) -> FloatArray:
     """Logarithm of E exp(-p z^2) of a standardised binomial count, for each p; of large ones that of the normal law."""
@@ -147,9 +153,7 @@ def _log_laplace(total: int, share: float) -> FloatArray:
         return np.asarray(-0.5 * np.log1p(2.0 * _POWERS))
     counts = np.arange(total + 1)
     squares = np.square(counts - total * share) / (total * share * (1.0 - share))
-    ways = gammaln(total + 1) - gammaln(counts + 1) - gammaln(total - counts + 1)
-    likely = ways + counts * np.log(share) + (total - counts) * np.log1p(-share)
-    terms = likely[:, None] - _POWERS * squares[:, None]
+    terms = log_binomial(counts, total, share)[:, None] - _POWERS * squares[:, None]
     top = terms.max(axis=0)
     return np.asarray(top + np.log(np.exp(terms - top).sum(axis=0)))
 

@@ -27,10 +27,11 @@ from math import comb
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import gammaln, pdtrc, xlog1py, xlogy  # `scipy.stats` takes a second to load, in every run
+from scipy.special import pdtrc
 
 from anonpipe.encoding.row_hash import exact_rows
 from anonpipe.moments import PairwiseMoments
+from anonpipe.storage.sketch import log_binomial
 from anonpipe.types import BoolArray, FloatArray, IntArray
 from anonpipe.verify.expectations import ReleaseView
 
@@ -333,8 +334,7 @@ def _beyond(found: int, expected: float, variance: float, of: int) -> float:
 
 def _binomial(count: FloatArray, size: FloatArray, share: FloatArray) -> FloatArray:
     """The binomial probability of each count."""
-    ways = gammaln(size + 1.0) - gammaln(count + 1.0) - gammaln(size - count + 1.0)
-    return np.asarray(np.exp(ways + xlogy(count, share) + xlog1py(size - count, -share)))
+    return np.asarray(np.exp(log_binomial(count, size, share)))
 
 
 @dataclass(frozen=True, eq=False)
