@@ -287,7 +287,7 @@ def show_compared(report: Report, form: Form = Form.TABLES) -> None:
         for text in _largest(found, chance):
             line(text)
     else:
-        what = record_noun(None if report.units is None else report.units.linked)
+        what = record_noun(report.units is not None and not report.units.linked)
         held = f"{plural(found.held_out, what)} of the input {'was' if found.held_out == 1 else 'were'}"
         apart = f"; {held} held out and are in neither table" if found.held_out else ""
         line(f"{report.rows:,} released rows, compared with those that they replace{apart}")

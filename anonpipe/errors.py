@@ -43,9 +43,9 @@ def plural(number: int, what: str) -> str:
     return f"{number:,} {what}" + ("" if number == 1 else "s")
 
 
-def record_noun(linked: bool | None) -> str:
-    """What a record is called: a row, or a unit that is released whole; `linked`: whether such are made of rows."""
-    return "unit" if linked is False else "row"
+def record_noun(whole_unit: bool) -> str:
+    """What a record is called: a row, or a unit whose rows are side by side."""
+    return "unit" if whole_unit else "row"
 
 
 class AnonpipeError(Exception):

@@ -101,8 +101,9 @@ def suppress_rare(
             changed[name] = replace(coded_scan(scanned.categories, held, nulls, scanned.outside), unused=scanned.unused)
             targets[name] = every
             before[name] = np.sum([codes for of, codes in counts.items() if of >= 0], axis=0).tolist()
-            if joined := name in calibrated and np.count_nonzero(np.array(before[name])[np.append(held, nulls) == 0]):
-                warnings.append(_JOINED.format(name=name, joined=plural(int(joined), "value")))
+            gone_values = int(np.count_nonzero(np.array(before[name])[np.append(held, nulls) == 0]))
+            if name in calibrated and gone_values:
+                warnings.append(_JOINED.format(name=name, joined=plural(gone_values, "value")))
         if found:
             moved = sum(int(counts[of][code]) for of, code, _ in found)
             if moved > largest:

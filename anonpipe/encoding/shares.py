@@ -330,7 +330,7 @@ def _moved(codes: IntArray, lacking: IntArray, rng: np.random.Generator) -> IntA
 # --- Two-way tables of masked categories, whose small cells are drawn -------------------------------------------------
 # Covariances of indicators are the cells of two-way tables: where masked records have the original's, a cell of one
 # person comes out as one. So cells of fewer than k records are drawn as another sample would have them (Poisson, of the
-# means that `likely_means` estimates), or rounded at random where a register grows (`anonpipe.encoding.shares`), and
+# means that `likely_means` estimates), or rounded at random (as above) where a register grows, and
 # the table is fitted to its margins again. Empty cells are drawn or rounded, too, by their means, where cells like them
 # have single records: if all stayed empty, each released pair of rare categories would tell that somebody has it.
 

@@ -265,7 +265,8 @@ class SamplingWeight:
             low, high = float(pieces.values.min()), float(pieces.values.max())
         carried, low, high = more * carried, more * low, more * high
         low, high = max(low, self._least_positive), min(high, self.grid.high)
-        margins, targets = self._margins(whole if len((whole := counted.only(3)).cell) else before, cells)
+        unsuppressed = counted.only(3)
+        margins, targets = self._margins(unsuppressed if len(unsuppressed.cell) else before, cells)
         sums = np.bincount(which, carried * rows, len(cells)).astype(np.float64)
         factor, off = _fitted(margins, targets, sums, lambda factor: np.clip(factor, *RATIO))
         if off.max(initial=0.0) > CLOSE:

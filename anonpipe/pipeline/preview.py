@@ -121,7 +121,7 @@ class Preview:
         environment = templates(Path(__file__).parent)
         environment.filters |= {"size": _size, "labelled": _labelled, "thousands": "{:,}".format}
         environment.globals |= {"counted": plural, "options_text": options_text, "words": words}
-        record = record_noun(PART in self.job.columns if self.given.whole_release else None)
+        record = record_noun(self.given.whole_release and PART not in self.job.columns)
         job, every = self.job, {name: limit for name, limit in self.job.limits.items() if limit is not None}
         limits, usual = job.gates.of_every_run | every, {name: gate.default for name, gate in GATES.items()}
         own = {name: limit for name, limit in limits.items() if limit != (usual | job.default_limits)[name]}

@@ -204,10 +204,8 @@ def verify(run: Run) -> Verdict:
     if run.context.work.controlled is not None:
         controlled = run.context.work.controlled
         many = (*many, controlled.meaning, *(f"disclosure, {figure}" for figure in controlled.figures))
-    if run.context.fitted.weight is not None:
-        many = (*many, run.context.fitted.weight.meaning)
-    if run.context.fitted.replicates is not None:
-        many = (*many, run.context.fitted.replicates.meaning)
+    for survey in (run.context.fitted.weight, run.context.fitted.replicates):
+        many = many if survey is None else (*many, survey.meaning)
     moved = unpreserved_moments(run.context.fitted)
     notes = (*judged.notes, *many, *moved, *evaluation.notes(assessment, limits))
     notes += allowance_notes(run)

@@ -213,8 +213,7 @@ class ProposedDesign:
     strata: str
     cluster: str
     said: str  # What was found, with counts
-    smallest: int  # Records of a random group, as few as it may have
-    doubt: str = ""  # Why it is a comment; empty where it is proposed as an active key
+    doubt: str  # Why it is a comment; empty where it is proposed as an active key
 
 
 def propose_design(
@@ -226,25 +225,24 @@ def propose_design(
     units, strata = ([look for look in varied if names(look.name)] for names in (names_sampling_unit, names_strata))
     if not units or not strata or not ((strata[0].codes >= 0) & (units[0].codes >= 0)).any():
         return guesses, None
-    found = _nested(strata[0], units[0], rows)
-    reasons = {found.strata: "strata of the design", found.cluster: "sampling units, released as random groups of them"}
+    said, smallest, doubts = _nested(strata[0], units[0], rows)
+    roles = {"strata of the design": strata, "sampling units, released as random groups of them": units}
     keyed = dict(guesses)
-    for name, reason in reasons.items():
-        booked = replace(guesses[name], step=None, bounds=None, codes={})
-        keyed[name] = replace(booked, kind=Kind.CATEGORICAL, role=Role.KEY, reason=reason)
+    for reason, (look, *_) in roles.items():
+        booked = replace(guesses[look.name], step=None, bounds=None, codes={})
+        keyed[look.name] = replace(booked, kind=Kind.CATEGORICAL, role=Role.KEY, reason=reason)
     doubts = [
         f"several columns may be the {what}: {', '.join(each.name for each in several)}"
         for what, several in (("strata", strata), ("sampling units", units))
         if len(several) > 1
-    ]
-    doubts.append(found.doubt)
+    ] + doubts
     if any(guessed.role is Role.SURVIVAL_STATUS for guessed in guesses.values()):
         doubts.append("records are also masked by survival status")
-    if found.smallest < (least := _least_of_group(looks, keyed, k)):
-        few = f"a random group may have {found.smallest:,} rows, and masks need {least:,}"
+    if smallest < (least := _least_of_group(looks, keyed, k)):
+        few = f"a random group may have {smallest:,} rows, and masks need {least:,}"
         doubts.append(f"{few}: join strata or mask fewer columns")
-    found = replace(found, doubt=next(filter(None, doubts), ""))
-    return guesses if found.doubt else keyed, found
+    found = ProposedDesign(strata[0].name, units[0].name, said, doubts[0] if doubts else "")
+    return guesses if doubts else keyed, found
 
 
 def _least_of_group(looks: Sequence[Look], guesses: Mapping[str, Guess], k: int) -> int:
@@ -255,8 +253,8 @@ def _least_of_group(looks: Sequence[Look], guesses: Mapping[str, Guess], k: int)
     return max(FEW_RECORDS, _feature_columns(looks, guesses) + 2, unit.sure, math.ceil(shown))
 
 
-def _nested(strata: Look, units: Look, rows: int) -> ProposedDesign:
-    """What both columns say together; units may have the same numbers in each stratum."""
+def _nested(strata: Look, units: Look, rows: int) -> tuple[str, int, list[str]]:
+    """What is found, the fewest records of a random group, and doubts; units may be numbered in each stratum anew."""
     known = (strata.codes >= 0) & (units.codes >= 0)
     pairs, sizes = np.unique(np.stack([strata.codes, units.codes])[:, known], axis=1, return_counts=True)
     nulls, ends = int((~known).sum()), np.flatnonzero(np.diff(pairs[0])) + 1
@@ -266,13 +264,12 @@ def _nested(strata: Look, units: Look, rows: int) -> ProposedDesign:
         f"{len(counts):,} strata ({strata.name!r}) of {counts.min():,} to {counts.max():,} sampling units "
         f"({units.name!r}) in {len(strata.codes):,} sampled rows"
     )
-    short = int((counts < _FEWEST_PSUS).sum())
-    doubts = (
-        (short, f"{short:,} strata have fewer than {_FEWEST_PSUS} units: join strata in the input"),
-        (nulls, f"{nulls:,} rows have a null in either: fill or drop them"),
-    )
-    smallest = int(min(map(_smaller_group, sampled)))
-    return ProposedDesign(strata.name, units.name, said, smallest, next((text for there, text in doubts if there), ""))
+    short, doubts = int((counts < _FEWEST_PSUS).sum()), []
+    if short:
+        doubts.append(f"{short:,} strata have fewer than {_FEWEST_PSUS} units: join strata in the input")
+    if nulls:
+        doubts.append(f"{nulls:,} rows have a null in either: fill or drop them")
+    return said, int(min(map(_smaller_group, sampled))), doubts
 
 
 def _smaller_group(sizes: FloatArray) -> float:

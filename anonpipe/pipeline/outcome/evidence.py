@@ -58,7 +58,7 @@ def evidence(work: Work, fitted: Fitted, cut: Cut) -> Evidence:
     shares = fitted.procedure.decoder.shares
     values = None if shares is None else shares.values
     return Evidence(
-        record=record_noun(None if work.folded is None else work.folded.layout.linked),
+        record=record_noun(work.folded is not None and not work.folded.layout.linked),
         rows_in=sum(result["rows"] for result in scanned),
         rows_held_out=sum(result["held_out"] for result in scanned),
         rows_dropped=fitted.strata.dropped,

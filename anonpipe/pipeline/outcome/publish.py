@@ -144,14 +144,12 @@ def finish_trial(run: Run, verdict: Verdict) -> RunOutcome:
 
 
 def _dropped(run: Run) -> tuple[str, ...]:
-    """Names of the columns with role dropped."""
+    """Names of the columns that are left out, without those that name persons."""
     folded = run.context.work.folded
     if folded is not None:
         return tuple(name for name, identifies in folded.unreleased if not identifies)
-    return tuple(name for name, column in run.job.columns.items() if column.role in _GONE)
-
-
-_GONE = (Role.DROPPED, Role.REPLICATE_WEIGHT)
+    left_out = Role.DROPPED, Role.REPLICATE_WEIGHT
+    return tuple(name for name, column in run.job.columns.items() if column.role in left_out)
 
 
 def _facts(run: Run) -> RunFacts:

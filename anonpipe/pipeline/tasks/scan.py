@@ -20,7 +20,7 @@ from anonpipe.encoding.identifiers import (
     joined,
     some_units,
     unit_numbers,
-)  # fmt: skip
+)
 from anonpipe.encoding.row_hash import (
     LUMP,
     Contents,

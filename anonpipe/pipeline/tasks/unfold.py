@@ -193,6 +193,10 @@ def disordered_rows(work: Work, cut: Cut) -> int:
     return sum(result["disordered"] for result in done)
 
 
+# The limit of the difference of rows a unit, and the quantile of that of two samples (Kolmogorov & Smirnov, 99.9 %)
+_LENGTHS, _CHANCE = 0.05, 1.95
+
+
 def lengths_off(work: Work, cut: Cut) -> tuple[float, float] | None:
     """How far numbers of rows of units are from the original's (Kolmogorov & Smirnov), and the limit; None without."""
     if work.folded is None:
@@ -203,10 +207,6 @@ def lengths_off(work: Work, cut: Cut) -> tuple[float, float] | None:
     before, after = (np.cumsum(np.pad(side, (0, most - len(side)))) / side.sum() for side in (sizes, released))
     chance = _CHANCE * np.sqrt(1.0 / sizes.sum() + 1.0 / released.sum())
     return float(np.abs(after - before).max()), float(_LENGTHS + chance)
-
-
-# The limit of this difference, and how many times the standard error two samples differ by in one of a thousand pairs
-_LENGTHS, _CHANCE = 0.05, 1.95
 
 
 def manifest_of_rows(work: Work, fitted: Fitted, cut: Cut, manifest: dict[str, Any]) -> dict[str, Any]:
