@@ -78,7 +78,8 @@ def evaluate_release(
     if job is not None and job.design is not None:
         raise JobError(
             f"a release has random groups in place of column {job.design.cluster!r} of the design, which the original "
-            f"has not; leave out the design, and set columns.{job.design.cluster}.role: dropped"
+            "has not; leave out the design, take the column out of the release, and set "
+            f"columns.{job.design.cluster}.role: dropped"
         )
     try:
         with _open_tables(original, release, hold_out, job) as tables:

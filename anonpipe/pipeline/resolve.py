@@ -356,13 +356,13 @@ def _degree_warnings(job: Job, encoder: ColumnEncoder) -> list[str]:
     left = len(encoder.categories[job.design.cluster]) - len(encoder.categories[job.design.strata])
     texts = (name for name, values in encoder.categories.items() if not pa.types.is_primitive(values.type))
     categories = {name: len(encoder.categories[name]) for name in texts}
-    found = ["weighted estimates"] * (job.weight_column is not None and left < FEWEST_DEGREES)
+    found = []
+    if job.weight_column is not None and left < FEWEST_DEGREES:
+        found.append("weighted estimates")
     for each in map(job.analysis_of, job.analyses):
         if each.cluster is not None and left + 1 - count_coefficients(each, categories) < FEWEST_DEGREES:
             found.append(f"analysis {each.name!r}")
-    few = (
-        f"design: random groups less strata are {left}, which leaves fewer than {FEWEST_DEGREES} degrees of freedom to"
-    )
+    few = f"design: random groups less strata are {left}, fewer than {FEWEST_DEGREES} degrees of freedom remain for"
     text = f"{few} {', '.join(found)}: not judged, and limits on them fail; give more design.random_groups"
     return [text] if found else []
 
