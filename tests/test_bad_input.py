@@ -533,8 +533,8 @@ def test_input_that_changed_before_resume(tmp_path, monkeypatch):
     small.write_table(tmp_path, small.plain_table(seed=9))
     [left] = filter(os.path.isdir, small.stagings())
     store.Staging(left).write("results/scan/0.record", b"in the form of another anonpipe")
-    anew = small.run(given, resume=True)
-    assert anew.version and any("started again" in warning for warning in anew.warnings)
+    again = small.run(given, resume=True)
+    assert again.version and any("started again" in warning for warning in again.warnings)
     assert small.stagings() == []
 
 

@@ -115,7 +115,7 @@ def test_changed_units_are_counted_and_never_more_than_there_are():
         (lambda t: changed(changed(t, "size", 40, 9.0), "stage", 2, "new"), "'stage'"),
         (lambda t: t.set_column(0, "person", pa.array([f"n{at}" for at in range(1_000)])).slice(1), "as a whole"),
     ],
-    ids=["joins", "few of one status", "all of one status", "left", "a column", "few of one column", "numbered anew"],
+    ids=["joins", "few of one status", "all of one status", "left", "a column", "few of one column", "numbered again"],
 )
 def test_a_few_who_differ_are_refused(out, now, column):
     found = find_overlaps(night(now(people(1_000))), SECRET, out)

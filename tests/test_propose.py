@@ -1244,11 +1244,11 @@ def test_survey_weights_are_found_by_name_and_values() -> None:
     assert found["pweight"] is Role.SAMPLING_WEIGHT
 
 
-@pytest.mark.parametrize(("psus", "anew"), [(6, False), (6, True), (3, False)])
-def test_a_design_is_proposed_where_names_and_nesting_are_plain(tmp_path: Path, psus: int, anew: bool) -> None:
+@pytest.mark.parametrize(("psus", "again"), [(6, False), (6, True), (3, False)])
+def test_a_design_is_proposed_where_names_and_nesting_are_plain(tmp_path: Path, psus: int, again: bool) -> None:
     """Units are not masked as numbers; what cannot be kept is a comment with counts."""
     table = survey_of_units(1, psus, 50).rename(columns={"region": "stratum"})
-    if anew:
+    if again:
         table["psu"] -= table.groupby("stratum")["psu"].transform("min")
     text = propose_job(small.write_table(tmp_path, pa.Table.from_pandas(table)), str(tmp_path / "out"), 5)
     job, flat = yaml.safe_load(text), " ".join(text.replace("\n#", "").split())

@@ -254,7 +254,7 @@ def _least_of_group(looks: Sequence[Look], guesses: Mapping[str, Guess], k: int)
 
 
 def _nested(strata: Look, units: Look, rows: int) -> tuple[str, int, list[str]]:
-    """What is found, the fewest records of a random group, and doubts; units may be numbered in each stratum anew."""
+    """What is found, the fewest records of a random group, and doubts; units may be numbered again in each stratum."""
     known = (strata.codes >= 0) & (units.codes >= 0)
     pairs, sizes = np.unique(np.stack([strata.codes, units.codes])[:, known], axis=1, return_counts=True)
     nulls, ends = int((~known).sum()), np.flatnonzero(np.diff(pairs[0])) + 1
