@@ -90,7 +90,7 @@ NUMBERS = columns_of(a="integer", b="integer", c="integer", start="date", end="d
         (["0 <= a <= b <= c"], "is of two columns"),
         (["a <= b <= 0"], "is of two columns"),
         (["0 <= start <= end"], "is of numbers"),
-        (["a -> word"], "'a' is integer, and this rule is of categories"),
+        (["a -> word"], "'a' is integer, and a lookup begins with a category"),
         (["word -> word"], "named twice"),
         (["pairs(word, a)"], "'a' is integer"),
         (["if word == 'x' then fixed == 'y'"], "turn the rule round"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,7 +19,7 @@ from anonpipe import anonymize
 from anonpipe.compare import _study
 from anonpipe.errors import AnonpipeError, EngineError, InputError, JobError
 from anonpipe.job.model import parse_job
-from anonpipe.job.wide import ROWS, UnitLayout, rule_of_rows, wide_job
+from anonpipe.job.wide import ROWS, TIMES, UnitLayout, rule_of_rows, wide_job
 from anonpipe.pipeline import start, units
 from anonpipe.pipeline.preview import preview
 from anonpipe.pipeline.tasks import unfold
@@ -121,6 +122,84 @@ def test_fold_is_what_loops_give(tmp_path, monkeypatch, cells):
 )
 def test_numbers_of_rows_that_few_units_have_are_joined(tmp_path, sizes, numbers):
     assert units._numbers(whole(tmp_path, panel(20)), np.array(sizes)) == numbers
+
+
+def calendar(persons, seed=3, share=0.85, last=2022):
+    """Persons who answered in most of five years, the last one for all the last of the table, with their ages."""
+    rng = np.random.default_rng(seed)
+    table = pd.DataFrame(
+        {"person": np.repeat(np.arange(persons), 5), "year": np.tile(np.arange(last - 4, last + 1), persons)}
+    )
+    table["born"] = rng.integers(1950, 2000, persons)[table["person"]]
+    table["wage"] = (
+        rng.normal(10, 1, persons)[table["person"]] + 0.1 * (table["year"] - last) + rng.normal(0, 0.3, len(table))
+    )
+    table["wage"] = table["wage"].round(2)
+    return table[rng.random(len(table)) < share].reset_index(drop=True)
+
+
+CALENDAR = {name: COLUMNS[name] for name in ("year", "person", "born", "wage")}
+
+
+def naive_times(table, least):
+    """The years of each person by loops: of rare ones the nearest that as many rows have, the rarest first."""
+    years = {person: tuple(sorted(rows["year"])) for person, rows in table.groupby("person")}
+    while True:
+        counts = Counter(years.values())
+        rare = [one for one in counts if counts[one] < least and [len(other) for other in counts].count(len(one)) > 1]
+        if not rare:
+            return years
+        one = min(rare, key=lambda one: (counts[one], len(one), one))
+        others = [other for other in counts if len(other) == len(one) and other != one]
+        near = min(others, key=lambda to: (sum(abs(a - b) for a, b in zip(one, to, strict=True)), -counts[to], to))
+        years = {person: near if own == one else own for person, own in years.items()}
+
+
+@pytest.mark.parametrize("cells", [8_000_000, 1_000])
+def test_times_of_units_are_what_loops_give(tmp_path, monkeypatch, cells):
+    monkeypatch.setattr(units, "_BUCKET_CELLS", cells)
+    monkeypatch.setattr(units, "_MOST_MOVED", 0.3)
+    table = calendar(700)
+    job, source, told = folded(tmp_path, table, columns=CALENDAR)
+    wanted, number = naive_times(table, 20), table.groupby("person").size()
+    made = pq.read_table(source.units[0].path).to_pandas().set_index("person")
+    kept = number[number >= told.layout.numbers[0]].index
+    assert sorted(made.index) == sorted(kept)
+    rows = [tuple(int(each) for each in row if each == each) for row in made.filter(like="year (row").to_numpy()]
+    assert dict(zip(made.index, rows, strict=True)) == {person: wanted[person] for person in kept}
+    assert made[ROWS].to_dict() == number[kept].to_dict() and made.groupby(TIMES).size().min() >= 20
+    assert len(set(zip(made[TIMES], rows, strict=True))) == made[TIMES].nunique() > 5
+    moved = sum(wanted[person] != tuple(sorted(table["year"][table["person"] == person])) for person in kept)
+    assert told.moved == moved > 0 and any(f"'year': {moved} units" in text for text in told.warnings)
+    assert f"`{TIMES}` -> `year (row 5)`" in job.rules
+
+
+def test_times_are_left_where_gaps_say_them(tmp_path, monkeypatch):
+    def timed(table, name, **changes):
+        columns = {each: CALENDAR.get(each, {"kind": "integer"}) for each in table}
+        return folded(tmp_path / name, table, columns=columns, **changes)[2]
+
+    assert not timed(calendar(300, share=1.0), "all").layout.timed  # one year a row
+    assert not timed(calendar(120), "rare").layout.timed  # many would be moved
+    assert timed(calendar(1_500), "many").layout.timed
+    table = calendar(1_500).assign(age=lambda t: t["year"] - t["born"])
+    aged = timed(table, "aged", rules=["age = year - born"])
+    assert aged.moved == 0 < aged.left_out and aged.layout.timed and "rule ties them" in aged.warnings[-1]
+    monkeypatch.setattr(units, "_MOST_TIMES", 4)
+    assert not timed(calendar(1_500), "times").layout.timed
+
+
+def test_a_panel_that_ends_with_a_year_is_released(tmp_path):
+    table = calendar(900)
+    job = whole(tmp_path, table, columns=CALENDAR, gates={"column_shapes": 1}, measure={"utility": True, "risk": False, "allow": "a test"})
+    small.run(job)
+    rows = small.released(job).to_pandas()
+    assert set(rows["year"]) == set(table["year"]) and not rows.duplicated(["person", "year"]).any()
+    assert (rows.groupby("person")["year"].diff().dropna() > 0).all()
+    shares = [each["year"].value_counts(normalize=True) for each in (rows, table)]
+    assert (shares[0] - shares[1]).abs().max() < 0.02
+    patterns = [set(each.sort_values("year").groupby("person")["year"].agg(tuple)) for each in (rows, table)]
+    assert patterns[0] <= patterns[1]
 
 
 def test_order_of_rows_in_the_input_does_not_matter(tmp_path):

@@ -260,49 +260,48 @@ class RuleBook:
         """The columns that the rule of a derived column names, or conditions and pairs, as they are written."""
         return self.cells.from_cells(cells, self._named[derived])
 
-    # Lookups and pairs, by codes; a missing value has the code after the last
+    # Lookups and pairs, by codes, of which a missing value has the one after the last; numbers by their values
 
-    def _codes(self, rule: Rule, batch: pa.RecordBatch) -> tuple[IntArray, IntArray]:
-        term, target = (
-            code_of(plain(batch.column(name)), self.cells.categories[name]) for name in (rule.terms[0][0], rule.target)
-        )
-        return term, target
+    def _codes(self, name: str, array: pa.Array) -> IntArray | FloatArray:
+        codes = self.cells.categories.get(name)
+        return numbers(array) if codes is None else code_of(plain(array), codes)
 
     @cached_property
-    def _known(self) -> dict[int, tuple[IntArray, IntArray, IntArray]]:
+    def _known(self) -> dict[int, tuple[IntArray, IntArray | FloatArray, IntArray]]:
         """Of each lookup and rule of pairs the codes of combinations that enough original records have."""
         found = {}
         for at, counted in self.counts.pairs.items():
             rows = counted.column("rows").to_numpy()
             names = (self.rules[at].terms[0][0], self.rules[at].target)
-            codes = [code_of(counted.column(place), self.cells.categories[name]) for place, name in enumerate(names)]
-            lost = [
-                present(counted.column(place)) & (codes[place] == len(self.cells.categories[name]))
-                for place, name in enumerate(names)
-            ]
-            kept = (rows >= self.least) & ~lost[0] & ~lost[1]
+            codes = [self._codes(name, counted.column(place)) for place, name in enumerate(names)]
+            kept = rows >= self.least
+            for place, name in enumerate(names):
+                if name in self.cells.categories:
+                    kept &= ~present(counted.column(place)) | (codes[place] < len(self.cells.categories[name]))
             found[at] = codes[0][kept], codes[1][kept], rows[kept]
         return found
 
     @cached_property
-    def _lookups(self) -> dict[int, IntArray]:
-        """Of each lookup the target's code for each code of the term; the commonest for one of too few records."""
+    def _lookups(self) -> dict[int, FloatArray]:
+        """Of each lookup the target's cell for each code of the term; the commonest for one of too few records."""
         found = {}
         for at, (term, target, rows) in self._known.items():
             if self.rules[at].kind != "lookup":
                 continue
             size = len(self.cells.categories[self.rules[at].terms[0][0]]) + 1
-            common = np.bincount(target, weights=rows).argmax() if len(rows) else 0
-            found[at] = np.full(size, common, dtype=np.int64)
+            values, place = np.unique(target, return_inverse=True)
+            found[at] = np.full(size, values[np.bincount(place, weights=rows).argmax()] if len(rows) else 0.0)
             order = np.argsort(rows, kind="stable")
             found[at][term[order]] = target[order]
         return found
 
-    def _is_unknown_pair(self, at: int, codes: tuple[IntArray, IntArray]) -> BoolArray:
-        """Which pairs of codes a lookup does not give, or do not occur in enough original records."""
-        term, target = codes
+    def _is_unknown_pair(self, at: int, rule: Rule, batch: pa.RecordBatch) -> BoolArray:
+        """In which rows a lookup does not give the target, or both do not occur in enough original records."""
+        term, target = (self._codes(name, batch.column(name)) for name in (rule.terms[0][0], rule.target))
         if at in self._lookups:
-            return np.asarray(self._lookups[at][term] != target)
+            column = self.columns[rule.target]
+            allowed = 0.0 if column.kind.coded else (column.resolution or 0.0) / 2
+            return differ(self._lookups[at][term], target.astype(np.float64), np.full(len(term), allowed))
         size = len(self.cells.categories[self.rules[at].target]) + 1
         return ~np.isin(term * size + target, self._known[at][0] * size + self._known[at][1])
 
@@ -326,7 +325,8 @@ class RuleBook:
             again = False
             for at, rule in self._derived:
                 if rule.kind == "lookup":
-                    found = self._lookups[at][self._codes(rule, self.written(cells, rule.target))[0]].astype(np.float64)
+                    term = rule.terms[0][0]
+                    found = self._lookups[at][self._codes(term, self.written(cells, rule.target).column(term))]
                     if self.columns[rule.target].kind is Kind.ORDINAL:
                         found[found == len(self.cells.categories[rule.target])] = np.nan
                     cells[:, self.positions[rule.target]] = found
@@ -407,7 +407,7 @@ class RuleBook:
     def breaks(self, at: int, rule: Rule, batch: pa.RecordBatch) -> BoolArray:
         """Which rows of a batch break a rule, shape (n_rows,)."""
         pairs = rule.kind in ("lookup", "pairs")
-        return self._is_unknown_pair(at, self._codes(rule, batch)) if pairs else is_broken(rule, batch, self.columns)
+        return self._is_unknown_pair(at, rule, batch) if pairs else is_broken(rule, batch, self.columns)
 
     @cached_property
     def _deriving(self) -> dict[str, Rule]:

@@ -389,8 +389,9 @@ def _check_order(rule: Rule, columns: Mapping[str, Column]) -> None:
 
 def _check_coded(rule: Rule, columns: Mapping[str, Column]) -> None:
     names = (rule.terms[0][0], rule.target)
-    if numbers := [name for name in names if not columns[name].staged_as_codes]:
-        raise ValueError(f"{numbers[0]!r} is {columns[numbers[0]].kind.value}, and this rule is of categories")
+    if numbers := [name for name in names[: 1 if rule.kind == "lookup" else 2] if not columns[name].staged_as_codes]:
+        what = "a lookup begins with a category" if rule.kind == "lookup" else "this rule is of categories"
+        raise ValueError(f"{numbers[0]!r} is {columns[numbers[0]].kind.value}, and {what}")
     if names[0] == names[1]:
         raise ValueError("a column is named twice")
     if rule.kind == "pairs" and not any(columns[name].role.synthesized for name in names):

@@ -12,6 +12,7 @@ from anonpipe.errors import JobError
 from anonpipe.job.model import Job, parse_job
 
 ROWS = "rows of a unit"
+TIMES = "times of a unit"
 MOST_COLUMNS = 150
 _QUOTED = re.compile(r"""'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*"|`([^`\n]+)`|[^\W\d]\w*""")
 _KEYWORDS = {"if", "then", "and", "or", "not", "in", "is", "null"}
@@ -30,6 +31,7 @@ class UnitLayout:
     complete: tuple[str, ...]  # Of `of_row` the columns with a value in every row
     linked: bool = False  # Records are rows instead, and linked into units after the mask
     averaged: tuple[str, ...] = ()  # Of linked rows the columns whose mean in the unit is known
+    timed: bool = False  # Whether a category says at which times a unit has rows: their order and number follow
 
     @property
     def most(self) -> int:
@@ -59,6 +61,8 @@ def wide_job(job: Job, layout: UnitLayout) -> Job:
     content = job.model_dump(mode="json", exclude={"release": {"unit", "order"}})
     columns: dict[str, Any] = {layout.unit: {"role": Role.IDENTIFIER}}
     added = [([ROWS], {"kind": "categorical", "label": f"Rows of a unit ({layout.unit})"})]
+    if layout.timed:
+        added.append(([TIMES], {"kind": "categorical", "label": f"Times of a unit's rows ({layout.order})"}))
     for name in (*layout.of_unit, *layout.of_row):
         declared = content["columns"][name] | {"level": None, "missing": "carry"}
         if job.columns[name].role is Role.DERIVED:
@@ -118,7 +122,7 @@ _WITH_NUMBER = re.compile(rf" and `{ROWS}` in \[[\d, ]+\]")
 
 def rule_of_rows(text: str) -> str | None:
     """A rule as it is for single rows; None for those by which a record has the rows that it says, in order."""
-    if text.startswith(f"if `{ROWS}` in "):
+    if text.startswith((f"if `{ROWS}` in ", f"`{TIMES}` -> ")):
         return None
     if "`" not in text and (found := _ORDER.fullmatch(text)):
         return None if found[1] == found[3] else " ".join(found.groups())
@@ -130,7 +134,11 @@ def _structure(job: Job, layout: UnitLayout) -> list[str]:
     texts = []
     columns: Mapping[str, Column] = job.columns
     computed = {rule.target for rule in job.parsed_rules if rule.derives and not rule.gap}  # there with its operands
-    if layout.order in layout.of_row and layout.most > 1:
+    if layout.timed:
+        names = layout.wide_names(str(layout.order))
+        texts += [f"`{TIMES}` -> `{name}`" for name in (ROWS, *names)]
+        computed.add(str(layout.order))
+    elif layout.order in layout.of_row and layout.most > 1:
         texts.append(" <= ".join(f"`{name}`" for name in layout.wide_names(str(layout.order))))
     masked = [name for name in layout.of_row if columns[name].role.synthesized and name not in computed]
     for at in range(layout.numbers[0] + 1, layout.most + 1):

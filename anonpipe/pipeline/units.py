@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from anonpipe.columns import Kind
+from anonpipe.columns import Kind, Role
 from anonpipe.encoding.identifiers import UnitColumn, keyed_values
 from anonpipe.encoding.row_hash import identifier_lanes, keyed_rows, row_lanes, value_words
 from anonpipe.encoding.scan import TotalLine
@@ -27,7 +27,7 @@ from anonpipe.encoding.values import numbers, plain
 from anonpipe.errors import InputError, plural
 from anonpipe.job import linked
 from anonpipe.job.model import Job
-from anonpipe.job.wide import ROWS, UnitLayout, fits_side_by_side, levels_of, row_name, wide_job
+from anonpipe.job.wide import ROWS, TIMES, UnitLayout, fits_side_by_side, levels_of, row_name, wide_job
 from anonpipe.kernels.points import places
 from anonpipe.rng import keyed, steward_secret
 from anonpipe.source import Source, open_source, read_batches
@@ -42,6 +42,9 @@ _BUCKET_CELLS = 8_000_000  # Of units that are laid side by side at once
 SUMS = 13  # Of each column of `row_sums`
 _GROUP_ROWS = 65_536  # Records of a row group
 _LEAST = 20  # Units of a number of rows, or twice k: of numbers that fewer have rows are left out
+_MOST_TIMES = 24  # Values of the order: of more, gaps between rows are masked
+_MOST_PATTERNS = 2_000  # Of these, before rare ones are joined
+_MOST_MOVED = 0.1  # Share of the units that get the times of others; else gaps are masked
 _LEAST_LONGEST = 100  # Units of the largest number of rows, or a 20th of all: moments of its last row rest on these
 
 
@@ -60,6 +63,9 @@ class Folded:
     compared: tuple[str, ...]  # Numbers and dates that differ within units
     sums: FloatArray  # `row_sums` of them
     sketches: dict[str, Sketch]  # Of the rows, for the release logs
+    # moved, left_out: units with rare times: those that got others, and those that rules forbid to get others
+    moved: int = 0
+    left_out: int = 0
 
     @property
     def meaning(self) -> str:
@@ -105,6 +111,14 @@ class Folded:
             units = f"{plural(gone, 'unit')} with fewer rows than {known[0]} and " if gone else ""
             lost = f"{units}{plural(cut, 'row')} of longer units left out"
             found.append(f"numbers of rows that few units have are not released: {lost}")
+        for units, done in (
+            (self.moved, "get the nearest values that enough units have"),
+            (self.left_out, "are left out, as a rule ties them to other columns"),
+        ):
+            if units:
+                found.append(
+                    f"column {self.layout.order!r}: {plural(units, 'unit')} whose values few others have {done}"
+                )
         return found
 
 
@@ -122,9 +136,11 @@ def fold(job: Job, source: Source, folder: Path) -> tuple[Job, Source, Folded]:
     sizes, others = np.zeros(1, dtype=np.int64), [name for name in names if name != unit]
     differing, nulls = np.zeros((2, len(others)), dtype=np.int64)
     ones: dict[str, Any] = {}  # Of binary columns the larger value, which counts as 1
+    times = _Times.none() if order in of_row and job.columns[order].role is Role.MASKED else None
     for path in paths:
         bucket = _Bucket.read(job, path, key)
         sizes = added(sizes, np.bincount(bucket.sizes))
+        times = times and times.merge(bucket.times(str(order)))
         found = np.array([bucket.differing_and_nulls(name) for name in others])
         differing, nulls = differing + found[:, 0], nulls + found[:, 1]
         for name in (name for name in of_row if job.columns[name].kind is Kind.BINARY):
@@ -141,11 +157,13 @@ def fold(job: Job, source: Source, folder: Path) -> tuple[Job, Source, Folded]:
     if to_link := not fits_side_by_side(job, most, units):
         linked.check_linked_width(job, averaged, units)
     complete = tuple(name for name in of_row if not by_name[name][1])
+    known = _numbers(job, sizes, to_link)
+    table = None if to_link or times is None else _timetable(job, times, known)
     layout = UnitLayout(
-        unit, order, of_unit, of_row, _numbers(job, sizes, to_link), complete, to_link, averaged if to_link else ()
+        unit, order, of_unit, of_row, known, complete, to_link, averaged if to_link else (), table is not None
     )
     made_job = linked.linked_job(job, layout) if to_link else wide_job(job, layout)  # before any writing: it may refuse
-    sums = _write(job, layout, compared, ones, paths, key)
+    sums = _write(job, layout, compared, ones, paths, key, table)
     sides = {side: name for name in (*of_unit, *of_row) for side in layout.wide_names(name)}
     folded = Folded(
         layout,
@@ -163,6 +181,8 @@ def fold(job: Job, source: Source, folder: Path) -> tuple[Job, Source, Folded]:
         compared=compared,
         sums=sums,
         sketches=sketches,
+        moved=table.moved if table else 0,
+        left_out=table.left_out if table else 0,
     )
     types = {side: source.pandas_types[name] for side, name in sides.items() if name in source.pandas_types}
     labels = {side: source.labels[name] for side, name in sides.items() if name in source.labels}
@@ -286,15 +306,40 @@ class _Bucket:
         units = np.count_nonzero(np.add.reduceat(other.astype(np.int64), self.starts))
         return int(units), int(np.count_nonzero(~there))
 
-    def to_wide(self, layout: UnitLayout) -> pa.RecordBatch:
-        """One record for each unit, those of too few rows left out."""
+    def sequences(self, order: str, most: int) -> FloatArray:
+        """Values of the order in the first rows of each unit, infinite after the last, shape (n_units, most)."""
+        found, (unit, place) = np.full((len(self.sizes), most), np.inf), places(self.sizes)
+        early = place < most
+        found[unit[early], place[early]] = numbers(self.rows.column(order))[early]
+        return found
+
+    def times(self, order: str) -> _Times | None:
+        """Values of the order that units have; None where these are many, or null."""
+        values = plain(self.rows.column(order)).unique()
+        if len(values) > _MOST_TIMES or values.null_count:
+            return None
+        return _Times(values, *_counted(self.sequences(order, _MOST_TIMES)))
+
+    def to_wide(self, layout: UnitLayout, table: _Timetable | None) -> pa.RecordBatch:
+        """One record for each unit, those of too few rows, or of times that are left out, not among them."""
         number = _released_number(self.sizes, layout.numbers)
+        code = np.zeros(len(number), dtype=np.int64)
+        if table is not None:
+            code = table.code_of(self.sequences(str(layout.order), layout.most), number)
+            number, code = np.where(code < 0, 0, number), code[(number > 0) & (code >= 0)]
         starts, number = self.starts[number > 0], number[number > 0]
         columns = {layout.unit: self.rows.column(layout.unit).take(pa.array(starts)), ROWS: pa.array(number)}
+        if table is not None:
+            columns[TIMES] = pa.array(code + 1)
         columns |= {name: self.rows.column(name).take(pa.array(starts)) for name in layout.of_unit}
         for name in layout.of_row:
+            moved = table is not None and name == layout.order
             for at, side in enumerate(layout.wide_names(name)):
-                columns[side] = self.rows.column(name).take(pa.array(starts + at, mask=number <= at))
+                columns[side] = (
+                    table.values.take(pa.array(table.rows[code, at], mask=number <= at))
+                    if table is not None and moved
+                    else self.rows.column(name).take(pa.array(starts + at, mask=number <= at))
+                )
         return pa.RecordBatch.from_pydict(columns)
 
     def to_linked(self, job: Job, layout: UnitLayout, ones: Mapping[str, Any]) -> pa.RecordBatch:
@@ -326,19 +371,25 @@ class _Bucket:
 
 def _schema(rows: pa.Schema, records: pa.Schema) -> pa.Schema:
     """The columns of records, those of the rows as these have them."""
-    known, counted = dict(zip(rows.names, rows, strict=True)), {ROWS, linked.ROW, linked.PART}
+    known, counted = dict(zip(rows.names, rows, strict=True)), {ROWS, TIMES, linked.ROW, linked.PART}
     return pa.schema(known.get(each.name, each.with_nullable(each.name not in counted)) for each in records)
 
 
 def _write(
-    job: Job, layout: UnitLayout, compared: Sequence[str], ones: Mapping[str, Any], paths: Sequence[Path], key: bytes
+    job: Job,
+    layout: UnitLayout,
+    compared: Sequence[str],
+    ones: Mapping[str, Any],
+    paths: Sequence[Path],
+    key: bytes,
+    table: _Timetable | None,
 ) -> FloatArray:
     """Write the records bucket by bucket, next to these; returns the `row_sums` of all."""
     found, writer = np.zeros((len(compared), SUMS)), None
     with contextlib.ExitStack() as opened:
         for path in paths:
             bucket = _Bucket.read(job, path, key)
-            records = bucket.to_linked(job, layout, ones) if layout.linked else bucket.to_wide(layout)
+            records = bucket.to_linked(job, layout, ones) if layout.linked else bucket.to_wide(layout, table)
             if writer is None:
                 schema = _schema(bucket.rows.schema, records.schema)
                 made = pq.ParquetWriter(paths[0].parent / _FILE, schema, compression="lz4", write_page_checksum=True)
@@ -347,6 +398,109 @@ def _write(
             found += sums_of_records(compared, layout, records)
             path.unlink()
     return found
+
+
+# --- At which times units have rows: a category, where the order takes few values
+# Rows of a panel end with its last year. Masked gaps between rows would lead beyond it, and past years that all have.
+
+
+@dataclass(frozen=True, eq=False)
+class _Times:
+    """Values of the order that units have, and how many units have the same ones."""
+
+    values: pa.Array  # Distinct ones, as the input has them
+    patterns: FloatArray  # Values in the rows of a unit, infinite after the last, shape (n_patterns, n_rows)
+    units: IntArray  # Of each pattern
+
+    @classmethod
+    def none(cls) -> _Times:
+        """Of no unit."""
+        return cls(pa.nulls(0), np.empty((0, _MOST_TIMES)), np.zeros(0, dtype=np.int64))
+
+    def merge(self, other: _Times | None) -> _Times | None:
+        """Both together; None where values or patterns are many."""
+        if other is None or not len(self.values):
+            return other
+        values = pa.concat_arrays([self.values, other.values]).unique()
+        units = np.concatenate([self.units, other.units])
+        merged = _Times(values, *_counted(np.concatenate([self.patterns, other.patterns]), units))
+        return merged if len(values) <= _MOST_TIMES and len(merged.units) <= _MOST_PATTERNS else None
+
+
+def _counted(patterns: FloatArray, units: IntArray | None = None) -> tuple[FloatArray, IntArray]:
+    """Distinct patterns in ascending order, and the units of each."""
+    first, at = _distinct(patterns)
+    return patterns[first], np.bincount(at, weights=units, minlength=len(first)).astype(np.int64)
+
+
+def _distinct(patterns: FloatArray) -> tuple[IntArray, IntArray]:
+    """The first of each distinct pattern, and which one each is; as texts of places, which sort fast."""
+    finite = np.isfinite(patterns)
+    place = np.where(finite, np.searchsorted(np.unique(patterns[finite]), patterns) + 1, 0).astype(np.uint8)
+    texts = np.ascontiguousarray(place).view(f"S{patterns.shape[1]}").ravel()
+    _, first, at = np.unique(texts, return_index=True, return_inverse=True)
+    return first, at
+
+
+@dataclass(frozen=True, eq=False)
+class _Timetable:
+    """The patterns of times that are released."""
+
+    values: pa.Array  # Of the order, ascending
+    rows: IntArray  # Of each released pattern the places of its rows among the values, shape (n_released, most)
+    codes: dict[bytes, int]  # Of each pattern of the input the released one, or -1
+    moved: int
+    left_out: int
+
+    def code_of(self, sequences: FloatArray, number: IntArray) -> IntArray:
+        """The released pattern of each unit; -1 for none."""
+        kept = np.where(np.arange(sequences.shape[1]) < number[:, None], sequences, np.inf)
+        first, at = _distinct(kept)
+        return np.array([self.codes.get(each.tobytes(), -1) for each in kept[first]], dtype=np.int64)[at]
+
+
+def _timetable(job: Job, times: _Times, known: Sequence[int]) -> _Timetable | None:
+    """Patterns that enough units have, rare ones joined; None where rows have one time each, or many are rare."""
+    if (most := known[-1]) > times.patterns.shape[1]:
+        return None
+    number = _released_number(np.isfinite(times.patterns).sum(axis=1), known)
+    there = np.arange(most) < number[:, None]
+    patterns, units = _counted(np.where(there, times.patterns[:, :most], np.inf)[number > 0], times.units[number > 0])
+    if all(len(np.unique(column[np.isfinite(column)])) == 1 for column in patterns.T):
+        return None
+    joined = _joined(patterns, units, max(2 * job.k, _LEAST))
+    rare = joined != np.arange(len(patterns))
+    tied = any(job.release.order in rule.names and len(set(rule.names)) > 1 for rule in job.parsed_rules)
+    moved = int(units[rare].sum())
+    if moved > _MOST_MOVED * units.sum() / (2 if tied else 1):
+        return None
+    released, code = np.unique(joined, return_inverse=True)
+    code = np.where(rare & tied, -1, code.ravel())
+    ascending = times.values.take(pa.array(np.argsort(numbers(times.values))))
+    rows = np.searchsorted(numbers(ascending), patterns[released])
+    codes = {each.tobytes(): int(at) for each, at in zip(patterns, code, strict=True)}
+    return _Timetable(ascending, rows, codes, 0 if tied else moved, moved if tied else 0)
+
+
+def _joined(patterns: FloatArray, units: IntArray, least: int) -> IntArray:
+    """Of each pattern the one that its units get: of as many rows, near, and of enough units, shape (n_patterns,).
+
+    The rarest pattern is joined with the nearest one, until each has enough units.
+    """
+    joined, left = np.arange(len(patterns)), units.copy()
+    rows = np.isfinite(patterns).sum(axis=1)
+    place = np.where(np.isfinite(patterns), patterns, 0.0)
+    while True:
+        alive = np.flatnonzero(left > 0)
+        alone = np.bincount(rows[alive])[rows[alive]] == 1
+        rare = alive[(left[alive] < least) & ~alone]
+        if not len(rare):
+            return joined
+        at = rare[left[rare].argmin()]
+        others = alive[(rows[alive] == rows[at]) & (alive != at)]
+        far = np.abs(place[others] - place[at]).sum(axis=1)
+        near = others[np.lexsort((-left[others], far))[0]]
+        joined[joined == at], left[near], left[at] = near, left[near] + left[at], 0
 
 
 # --- What rows of a unit have to do with each other
