@@ -191,7 +191,13 @@ def test_times_are_left_where_gaps_say_them(tmp_path, monkeypatch):
 
 def test_a_panel_that_ends_with_a_year_is_released(tmp_path):
     table = calendar(900)
-    job = whole(tmp_path, table, columns=CALENDAR, gates={"column_shapes": 1}, measure={"utility": True, "risk": False, "allow": "a test"})
+    job = whole(
+        tmp_path,
+        table,
+        columns=CALENDAR,
+        gates={"column_shapes": 1},
+        measure={"utility": True, "risk": False, "allow": "a test"},
+    )
     small.run(job)
     rows = small.released(job).to_pandas()
     assert set(rows["year"]) == set(table["year"]) and not rows.duplicated(["person", "year"]).any()
@@ -355,7 +361,7 @@ def test_units_of_other_numbers_of_rows_break_a_gate():
 
 REFUSED = {
     "needs the column that names the unit": {"columns": COLUMNS | {"person": {"role": "identifier"}}},
-    "whose order is not kept": {"release": {"unit": "pseudonym", "order": "job"}},
+    "'job', which is categorical: its order is not kept": {"release": {"unit": "pseudonym", "order": "job"}},
     "is no column of the job": {"release": {"unit": "pseudonym", "order": "month"}},
     "give unit: pseudonym too": {"release": {"order": "year"}},
     "methods of this job release rows of groups": {"mask": {"method": "generalize"}},
@@ -369,7 +375,7 @@ REFUSED = {
         "analyses": [{"name": "pay", "model": "mixed", "formula": "born ~ sex", "groups": "person"}]
     },
     "derives 'sex', which has level: unit": {"rules": ["job -> sex"]},
-    "'year', whose order is not kept": {"rules": ["born <= year"]},
+    "derives 'year', which release.order names": {"rules": ["born <= year"]},
     "leave out cluster.units: whole": {"mask": None, "cluster": {"method": "mdav", "units": "whole"}},
 }
 

@@ -377,6 +377,11 @@ def check_scan(
     if scan.rows < k:
         rest = " besides those that are held out" if held_out else ""
         problems.append(f"the input has {_rows(scan.rows)}{rest}, fewer than k={k}; add rows, or {lower_k}")
+    if one := [name for name, each in scan.columns.items() if each.constant and each.values and not each.nulls]:
+        hold = "holds one value only: it is released as it is"
+        several = "hold one value only: they are released as they are"
+        names = ", ".join(map(repr, one))
+        warnings.append(f"columns {names} {several}" if len(one) > 1 else f"column {names} {hold}")
     for name, scanned in scan.columns.items():
         problems += _problems(name, columns[name], scanned)
         warnings += _warnings(name, columns[name], scanned, 1 if name in remedied else k, zones.get(name, "UTC"))
@@ -432,8 +437,6 @@ def _problems(name: str, column: Column, scanned: ColumnScan) -> list[str]:
 
 def _warnings(name: str, column: Column, scanned: ColumnScan, k: int, zone: str) -> list[str]:
     found = []
-    if scanned.constant and scanned.values and not scanned.nulls:
-        found.append(f"column {name!r} holds one value only: it is released as it is")
     if column.levels is None and scanned.outside:
         bounds = "its declared bounds" if column.bounds is not None else "what a survival time can be (0 or more)"
         found.append(f"column {name!r} holds {_rows(scanned.outside)} outside {bounds}; they are released inside")

@@ -142,10 +142,16 @@ def _order(job: Job) -> None:
     if column is None or column.role.names_persons or column.level == "unit":
         what = "is no column of the job" if column is None else "has one value in a unit, or names it"
         raise ValueError(f"release.order names {order!r}, which {what}; give a number or a date")
-    if column.role.released and (column.kind.coded or column.role is Role.DERIVED):
+    if column.role.released and column.kind.coded:
         raise ValueError(
-            f"release.order names {order!r}, whose order is not kept: it is {column.kind.value}, or a rule derives it; "
-            "give a number or a date (kind: integer), or drop it"
+            f"release.order names {order!r}, which is {column.kind.value}: its order is not kept; give a number or a "
+            "date. Of texts such as 2020Q1 add their first days to the input as a date, and drop the texts"
+        )
+    if column.role is Role.DERIVED:
+        text = next(rule.text for rule in job.parsed_rules if rule.derives and rule.target == order)
+        raise ValueError(
+            f"rule {text!r} derives {order!r}, which release.order names, and its order is not kept; remove the rule, "
+            "or write it so that it derives another column"
         )
 
 
