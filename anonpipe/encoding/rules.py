@@ -293,6 +293,8 @@ class RuleBook:
             found[at] = np.full(size, values[np.bincount(place, weights=rows).argmax()] if len(rows) else 0.0)
             order = np.argsort(rows, kind="stable")
             found[at][term[order]] = target[order]
+            if self.rules[at].target not in self.cells.categories:
+                found[at] = self.cells.grid(self.positions[self.rules[at].target]).round(found[at])
         return found
 
     def _is_unknown_pair(self, at: int, rule: Rule, batch: pa.RecordBatch) -> BoolArray:
