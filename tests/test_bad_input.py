@@ -153,6 +153,16 @@ def test_infinite_values(tmp_path, value):
     both(tmp_path, small.job(tmp_path, table), InputError, 2, "'income'", "2 rows", "infinite", "replace")
 
 
+def test_infinite_values_of_held_out_rows_count(tmp_path):
+    """The draw of the hold-out decides nothing: of 40 such rows about half are held out."""
+    table = small.plain_table()
+    income = table.column("income").to_numpy().copy()
+    income[:40] = np.inf
+    table = table.set_column(1, "income", pa.array(income))
+    job = small.job(tmp_path, table, measure={"utility": False, "hold_out": 0.5})
+    both(tmp_path, job, InputError, 2, "'income'", "40 rows", "infinite", "replace")
+
+
 def test_whole_numbers_that_floats_cannot_tell_apart(tmp_path):
     table = small.plain_table()
     codes = pa.array([2**60 + at % 7 for at in range(table.num_rows)], pa.int64())

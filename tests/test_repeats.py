@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -329,6 +330,21 @@ def test_the_overlap_that_is_found_almost_surely():
     both = pa.concat_tables([people(40_000).slice(0, 1_600), people(38_400, 7)]).drop(["person"])
     columns = {name: column for name, column in COLUMNS.items() if name != "person"}
     assert "overlaps" in release_log._overlaps(trace(both, columns), SECRET, [told])[0].words
+
+
+@pytest.mark.parametrize("then", [5, None])
+def test_another_k_is_named_in_each_text(tmp_path, then):
+    """Whether all records are equal, all but for a column, or some; earlier versions kept no k."""
+    whole, where = people(2_000), place(str(tmp_path / "out"))
+    note_release(replace(trace(whole), k=then), SECRET, where, "v1")
+    without_size = {**COLUMNS, "size": Column(role="dropped")}
+    for table, columns, words in (
+        (whole, COLUMNS, "the same records"),
+        (whole, without_size, "the same 2,000 records"),
+        (whole.slice(3), COLUMNS, "records count as changed"),
+    ):
+        told = said(find_overlaps(replace(trace(table, columns, job="k=6"), k=6), SECRET, where))
+        assert words in told and ("(k=5 then, k=6 now)" in told) == (then is not None), told
 
 
 def test_same_records_under_other_job_or_secret_are_refused(out):

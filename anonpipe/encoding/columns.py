@@ -63,6 +63,7 @@ class ColumnScan:
     timed: int = 0  # Points in time that are no midnight (UTC)
     fractions: int = 0  # Of kind integer, numbers that are not whole
     not_positive: int = 0  # Of a survey weight, numbers of 0 or less
+    infinite_held_out: int = 0  # Numbers beyond 1e150 of rows that are held out, and counted nowhere else
     # Of a dictionary without declared levels the values that no record has; None where there are none
     unused: pa.Array | None = None
 
@@ -128,6 +129,11 @@ def scan_numbers(array: pa.Array, column: Column) -> ColumnScan:
             not_positive=int(np.count_nonzero(values <= 0.0)) if column.role is Role.SAMPLING_WEIGHT else 0,
         )
     )
+
+
+def count_infinite(array: pa.Array) -> int:
+    """Numbers of a column that cannot be counted."""
+    return int(np.count_nonzero(np.abs(numbers(array)) > LARGEST))
 
 
 def _inexact(array: pa.Array) -> int:
@@ -241,6 +247,7 @@ def merge_columns(name: str, a: ColumnScan, b: ColumnScan) -> ColumnScan:
             rows=a.rows + b.rows,
             nulls=a.nulls + b.nulls,
             infinite=a.infinite + b.infinite,
+            infinite_held_out=a.infinite_held_out + b.infinite_held_out,
             outside=a.outside + b.outside,
             inexact=a.inexact + b.inexact,
             timed=a.timed + b.timed,

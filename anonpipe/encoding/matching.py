@@ -307,6 +307,8 @@ _KNOTS = np.linspace(0.0, 1.0, 2_001)  # Positions at which the distribution of 
 _STEPS = 12  # Most steps of the search for the map
 
 _HALVED = 0.7  # Part of the loss that a step leaves at most, or the next are smaller
+_STUCK = 0.03  # Error of a correlation from which on full steps follow, whatever each gains
+_FULL_STEPS = 16
 
 _LEAST = 1e-4  # Variance that is added in each direction: one with less hardly counts, and no matrix is singular
 
@@ -371,16 +373,22 @@ class ValueScores:
         unit = np.where(spread > 0.0, spread, 1.0)
         standard = (scores - mean) / unit
         wanted = _correlations(standard)
+
+        def made_by(matrix: FloatArray) -> FloatArray:
+            return _correlations(_mean_scores(mean + unit * (standard @ matrix.T), by_rank))
+
         best = toward = np.eye(len(unit))
-        least, step = np.inf, 1.0
+        least, step, off = np.inf, 1.0, 0.0
         for _ in range(_STEPS if self.maps and len(unit) > 1 else 0):
             matrix = best + step * (toward @ best - best)
-            found = _correlations(_mean_scores(mean + unit * (standard @ matrix.T), by_rank))
+            found = made_by(matrix)
             left = _stein_loss(found, wanted)
             if left > _HALVED * least:
                 step /= 2.0
             if left < least:
-                best, least, toward = matrix, left, transport(found, wanted)
+                best, least, toward, off = matrix, left, transport(found, wanted), float(np.abs(found - wanted).max())
+        if off > _STUCK:
+            best = _by_full_steps(made_by, wanted, best, least)
         matrix = best * np.outer(unit, 1.0 / unit)
         mapped = mean + (scores - mean) @ matrix.T
         knots = [
@@ -421,6 +429,24 @@ class ValueScores:
                 count = int(inside.sum())
                 found.append((at, inside, self.columns[at].mean_scores((np.arange(count) + 0.5) / count, own)))
         return found
+
+
+def _by_full_steps(
+    made_by: Callable[[FloatArray], FloatArray], wanted: FloatArray, best: FloatArray, least: float
+) -> FloatArray:
+    """The map of least loss among full steps one after another, or `best`.
+
+    Where most records of two columns have one value, as counts and costs have 0, their covariance is the order of the
+    few others. It stays until the map has gone far: halved steps end there, full ones lead across.
+    """
+    matrix = np.eye(len(best))
+    for _ in range(_FULL_STEPS):
+        found = made_by(matrix)
+        left = _stein_loss(found, wanted)
+        if left < least:
+            best, least = matrix, left
+        matrix = transport(found, wanted) @ matrix
+    return best
 
 
 def _mean_scores(scores: FloatArray, by_rank: list[tuple[int, BoolArray, FloatArray]]) -> FloatArray:

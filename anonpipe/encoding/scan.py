@@ -25,6 +25,7 @@ from anonpipe.encoding.columns import (
     Sums,
     absent,
     code_of,
+    count_infinite,
     feature_width,
     merge_columns,
     most_for,
@@ -153,9 +154,8 @@ def scan_batch(
     for name in batch.schema.names:
         if name not in columns or not columns[name].role.released:
             continue
-        array = as_dictionary(batch.column(name)) if columns[name].staged_as_codes else batch.column(name)
-        if kept is not None:
-            array = array.filter(pa.array(kept))
+        whole = as_dictionary(batch.column(name)) if columns[name].staged_as_codes else batch.column(name)
+        array = whole if kept is None else whole.filter(pa.array(kept))
         if columns[name].staged_as_codes:
             scans[name], codes[name] = scan_codes(name, array, columns[name])
             if columns[name].levels is None and pa.types.is_dictionary(batch.schema.field(name).type):
@@ -165,6 +165,9 @@ def scan_batch(
         else:
             arrays[name] = _known_days(name, array)
             scans[name] = scan_numbers(arrays[name], columns[name])
+            if kept is not None:  # an error wherever it stands, or the draw of the hold-out would decide
+                held_out = count_infinite(_known_days(name, whole.filter(pa.array(~kept))))
+                scans[name] = replace(scans[name], infinite_held_out=held_out)
     combinations, counts, which = _inside(counted_by, codes)
     moments = {name: numbers_by(array, which, len(counts)) for name, array in arrays.items() if len(counts)}
     most = most_for(k, units is not None)
@@ -398,9 +401,9 @@ def check_scan(
 
 def _problems(name: str, column: Column, scanned: ColumnScan) -> list[str]:
     found = []
-    if scanned.infinite:
+    if infinite := scanned.infinite + scanned.infinite_held_out:
         found.append(
-            f"column {name!r} holds {_rows(scanned.infinite)} with a value that is infinite or beyond 1e150; "
+            f"column {name!r} holds {_rows(infinite)} with a value that is infinite or beyond 1e150; "
             "replace them by nulls or drop it"
         )
     if scanned.inexact:

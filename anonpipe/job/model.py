@@ -328,11 +328,11 @@ class Job(Options):
 
     @property
     def in_force(self) -> frozenset[str]:
-        """What remedies need not name: the mask or `groups`, `normal_scores`; keys `recoded` in their place."""
+        """What remedies ask for: the mask or `groups`, `normal_scores`, `rules`; keys `recoded` in their place."""
         scored = all(column.scored for column in self.columns.values() if column.can_be_scored)
         how = {self.mask.method if self.mask is not None else "groups"} if self.replaces else set()
         how |= {"recoded"} if self.keys_recoded and (self.mask is None or self.mask.method == "pram") else set()
-        how |= {"normal_scores"} if scored else set()
+        how |= ({"normal_scores"} if scored else set()) | ({"rules"} if self.rules else set())
         return frozenset(how | ({"unchanged outside strata"} if self.unchanged_outside_strata else set()))
 
     @property

@@ -192,7 +192,7 @@ def preview(job: Job, on_progress: OnProgress = lambda _: None) -> Preview:
     digests = resolved.digest, job_digest(job, unit)
     sketches = comparable_sketches(scanned.sketches)
     sums = counted_units(job, [] if counts.changed is None else [counts.changed.sums])
-    trace = Trace(*digests, source.rows, tuple(job.released), sketches, sums)
+    trace = Trace(*digests, source.rows, tuple(job.released), sketches, sums, job.k)
     if whole is not None:
         trace = replace(trace, rows=whole.rows, columns=whole.released, sketches=comparable_sketches(whole.sketches))
     if controlled is not None:

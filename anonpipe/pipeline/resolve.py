@@ -277,11 +277,12 @@ def trace_of(work: Work) -> Trace:
     digest = work.staging.read_json("digest.json")
     digest_of_job = job_digest(work.job, work.staging.read_record("unit.record", UnitColumn))
     if (folded := work.folded) is not None:  # of the rows, as any other release of them is compared
-        return Trace(digest, digest_of_job, folded.rows, folded.released, comparable_sketches(folded.sketches))
+        folded_table = folded.rows, folded.released, comparable_sketches(folded.sketches)
+        return Trace(digest, digest_of_job, *folded_table, k=work.job.k)
     grows = work.job.fewest_changed is not None
     sums = [work.staging.read_record(f"unit_sums/{unit}.record", UnitSums) for unit in units if grows]
     table = work.source.rows, tuple(work.job.released), comparable_sketches(sketches)
-    return Trace(digest, digest_of_job, *table, counted_units(work.job, sums))
+    return Trace(digest, digest_of_job, *table, counted_units(work.job, sums), work.job.k)
 
 
 def counted_units(job: Job, sums: list[UnitSums]) -> CountedUnits | None:

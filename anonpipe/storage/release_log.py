@@ -66,6 +66,7 @@ class Trace:
     columns: tuple[str, ...]  # Names of the released columns
     sketches: Mapping[str, Sketch]  # By subject; see `anonpipe.storage.sketch`
     counted: CountedUnits | None = None  # None unless `repeat.growing` is set
+    k: int | None = None
 
     def line(self, secret: bytes, name: str, accepted: Sequence[str] = ()) -> dict[str, Any]:
         """The log line of a release of this input; for `accepted` see `Overlaps.uncounted`."""
@@ -75,6 +76,7 @@ class Trace:
             "version": name,
             "secret": secret_mark(secret),
             "job": _job(secret, self.job),
+            "k": self.k,
             "population": _hex(secret, "population", self.digest),
             "rows": self.rows,
             "columns": [_hex(secret, "column", column) for column in self.columns],
@@ -241,7 +243,7 @@ def find_overlaps(trace: Trace, secret: bytes, where: OutputPlace | None) -> Ove
         if not equal:
             warnings.append(_UNCOMPARED.format(count=len(others)))
     same = [line for line in releases.values() if line["population"] == population]
-    problems += [_SAME_RECORDS.format(time=line["time"], what=_JOB) for line in same[-1:]]
+    problems += [_SAME_RECORDS.format(time=line["time"], what=_JOB + _ks(trace, line)) for line in same[-1:]]
     overlapping = [] if same else _overlaps(trace, secret, list(releases.values()))
     if trace.counted is None or not overlapping:
         return Overlaps((*problems, *_largest(overlapping)), tuple(warnings))
@@ -274,11 +276,13 @@ _SAME_RECORDS = (
 )
 _COLUMNS = "columns: {kept} as then, {added} added, {left} left out"
 _SAME_PERSONS = (
-    "the same {rows:,} records, judged by samples, were released at {time} under another job: other columns, recoding, "
-    "units, hold-out or copies in its files (" + _COLUMNS + "). Holders of both releases can average out the noise, "
-    "and join their columns"
+    "the same {rows:,} records, judged by samples, were released at {time} under another job{k}: other columns, "
+    "another k, recoding, units, hold-out or copies in its files (" + _COLUMNS + "). Holders of both releases can "
+    "average out the noise, and join their columns"
 )
-_OTHER_JOB = ". The job is another one: records count as changed, too, where it recodes or drops other columns"
+_OTHER_JOB = (
+    ". The job is another one: records count as changed, too, where it has another k, or recodes or drops other columns"
+)
 _OTHER_SECRET = (
     "the releases in this output were drawn with another secret, so their overlap with this input is unknown. Holders "
     "of both can average out the noise: set ANONPIPE_SECRET or ANONPIPE_SECRET_FILE to the secret of these releases"
@@ -468,7 +472,8 @@ def _overlap(
     kinds = {subject: json.loads(subject)[0] for subject in shared}
     wider = [match for subject, match in shared.items() if kinds[subject] in ("record", "with dropped")]
     if any(match.same for match in wider):
-        return _SAME_PERSONS.format(rows=now, time=line["time"], **_columns_since(trace, secret, line))
+        columns = _columns_since(trace, secret, line)
+        return _SAME_PERSONS.format(rows=now, time=line["time"], k=_ks(trace, line), **columns)
     equal = min(max((match.records for match in wider), default=0.0), then, now)
     named = shared if any(kinds[subject] == "numbered" for subject in sure) else sure
     persons = [match.records for subject, match in named.items() if kinds[subject] == "identifier"]
@@ -478,13 +483,19 @@ def _overlap(
     updated = [subject for subject in updated if kinds[subject] == "without one"]
     samples = ", judged by samples" if any(match.sampled for match in shared.values()) else ""
     same, changed, added, gone = _parts(equal, common, then, now)
-    other_job = _OTHER_JOB if line["job"] != _job(secret, trace.job) else ""
+    other_job = _OTHER_JOB + _ks(trace, line) if line["job"] != _job(secret, trace.job) else ""
     return (
         f"this input overlaps with the release of {line['time']}, so that their difference can disclose single "
         f"persons: {then:,} rows then, {now:,} now; about {same:,} records are equal, {changed:,} changed, "
         f"{added:,} added, {gone:,} gone{samples}; {_COLUMNS.format(**_columns_since(trace, secret, line))}, "
         f"{len(updated)} with new values in many records{other_job}{_by_identifiers_alone(sure)}"
     )
+
+
+def _ks(trace: Trace, line: Mapping[str, Any]) -> str:
+    """The k of both releases where they differ; empty where the line is of a version that did not keep it."""
+    then = line.get("k") or trace.k
+    return "" if then == trace.k else f" (k={then} then, k={trace.k} now)"
 
 
 def _columns_since(trace: Trace, secret: bytes, line: Mapping[str, Any]) -> dict[str, int]:

@@ -127,14 +127,15 @@ def _decoding(gate: str) -> Callable[[Collection[str]], str]:
             f"for a column with many values at a bound that it cannot cross (counts and costs with many 0), {zeros}; "
         )
         others = "for others a finer step, or wider bounds if values beyond them make sense; "
-        finer = others if zeros else "declare a finer step; " if "groups" in on else ""
-        coded = (
-            ""
-            if "groups" in on
-            else "give counts of few values kind: integer (they may be taken for categories), and ordered ones kind: "
-            "ordinal; join rare categories, or drop one of the two columns (in measure.scenarios, too); "
-        )
-        return f"{of_zeros if zeros else ''}{finer}{coded}or raise gates.{gate}"
+        first = (of_zeros + others) if zeros else "declare a finer step; " if "groups" in on else ""
+        if gate == "mean":  # masks keep ranks and shares of categories, so that rules alone move a mean
+            first += "take a column of which most values are 0 out of rules with other columns; " * ("rules" in on)
+        elif "groups" not in on:
+            first += (
+                "give counts of few values kind: integer (they may be taken for categories), and ordered ones kind: "
+                "ordinal; join rare categories, or drop one of the two columns (in measure.scenarios, too); "
+            )
+        return f"{first}{'or ' if first else ''}raise gates.{gate}"
 
     return advice
 

@@ -373,13 +373,14 @@ class ComparedMoments:
 
     @cached_property
     def mean_off(self) -> FloatArray:
-        """Differences of means, in standard deviations."""
-        return _apart(self.released.mean, self.mean) / self.scale
+        """Differences of means beyond what is known of them, in standard deviations."""
+        return _beyond(self.released.mean, self.mean, _known_or(self._released_scores[0], self.mean)) / self.scale
 
     @cached_property
     def covariance_off(self) -> FloatArray:
-        """Differences of covariances, in standard deviations."""
-        return _apart(self.released.covariance, self.covariance) / np.outer(self.scale, self.scale)
+        """Differences of covariances beyond what is known of them, in standard deviations."""
+        beyond = _beyond(self.released.covariance, self.covariance, *self._known)
+        return np.asarray(beyond / np.outer(self.scale, self.scale))
 
     def against(self, key: str, off: FloatArray, limit: FloatArray | float, *which: BoolArray, **given: Any) -> Check:
         """Differences against their limits; `which` variables of the view they are of, one array an axis."""
@@ -396,20 +397,19 @@ class ComparedMoments:
 
     @cached_property
     def allowance(self) -> tuple[FloatArray, FloatArray]:
-        """What method and ties may change of means and covariances; without a feature, the most of the other's."""
+        """What the method may change of means and covariances; without a feature, the most of the other's."""
         mean, covariance = self.target.allowance
         width = len(mean)
         at = np.array([width if column is None else column for column in self.evidence.feature_columns])
         padded = np.zeros((width + 1, width + 1))
         padded[:width, :width] = covariance
         padded[:width, width] = padded[width, :width] = covariance.max(axis=0, initial=0.0)
-        known_mean, known = self._known
         rounded_mean, rounded = self._rounded
         # What small cells of masked and unchanged categories, as they were drawn, take of covariances
         masked, view, sd = np.append(self.target.drawn_with_keys, 0.0)[at], self.view, self.scale * self.view.sd
         drawn = np.outer(masked, np.where(view.indicator & ~view.synthesized, 1.0 / np.where(sd > 0, sd, 1.0), 0.0))
-        covariances = padded[np.ix_(at, at)] + known + rounded + drawn + drawn.T
-        return np.append(mean, 0.0)[at] + known_mean + rounded_mean, covariances
+        covariances = padded[np.ix_(at, at)] + rounded + drawn + drawn.T
+        return np.append(mean, 0.0)[at] + rounded_mean, covariances
 
     @property
     def _table(self) -> tuple[float, int]:
@@ -452,7 +452,7 @@ class ComparedMoments:
 
     @property
     def _known(self) -> tuple[FloatArray, FloatArray]:
-        """What normal scores take of means and covariances whatever is drawn, in standard deviations.
+        """Covariances that normal scores are known to release, by their values and by their scores.
 
         Records of one released value have scores S' in a range: equal values share one, and so do the k records of a
         mean. Let M be the mean scores of the original's values, of variance v (1 without ties). Let M' be those of the
@@ -463,20 +463,17 @@ class ComparedMoments:
         Where ties are split at random the input is M + E, of variance 1, and c = cov(M, T) = cov(S', T'): g of it is
         left. Where ties have their middle, the input is M, and S' is the output divided by sqrt(v): g / sqrt(v) of it
         is left. Of two such columns the product of both is left, and all of it where scores were matched to values.
-        The variance is v', and not v.
+        The variance is v', and not v. What lies between the original's covariance and both is as it should be.
         """
-        shift, own, _ = self._released_scores
-        mean = np.nan_to_num(np.abs(shift - self.mean)) / self.scale
-        variance = np.abs(own / np.square(self.scale) - 1.0)
-        kept = self._kept
+        _, own, _ = self._released_scores
         ratio = _known_or(np.sqrt(own) / self.scale, np.ones(len(own)))
-        matched, lost = np.abs(1.0 - np.outer(ratio, ratio)), np.abs(1.0 - np.outer(kept, kept))
-        covariance = self._correlation * np.maximum(matched, lost)
+        of_values = self.covariance * np.outer(ratio, ratio)
+        of_scores = self.covariance * np.outer(self._kept, self._kept)
         if self.evidence.values_matched:
             both = np.outer(*2 * [np.array([each.scored for each in self.view.variables], dtype=bool)])
-            covariance[both] = (self._correlation * matched)[both]
-        np.fill_diagonal(covariance, _known_or(variance, np.diag(covariance)))
-        return mean, covariance
+            of_scores[both] = of_values[both]
+        np.fill_diagonal(of_scores, np.where(np.isnan(own), np.diag(of_scores), np.diag(of_values)))
+        return of_values, of_scores
 
     @cached_property
     def _released_scores(self) -> FloatArray:
@@ -628,7 +625,8 @@ def _without_limit(compared: ComparedMoments) -> list[Check]:
         return []
     column = np.array([variable.position for variable in view.variables])
     others = np.outer(view.probability, ~view.own_unit) & (column[:, None] != column[None, :])
-    largest = float(np.max(compared.covariance_off[others], initial=0.0))  # NaN, which fails, where one is missing
+    off = _apart(compared.released.covariance, compared.covariance) / np.outer(compared.scale, compared.scale)
+    largest = float(np.max(off[others], initial=0.0))  # NaN, which fails, where one is missing
     columns = len({variable.column for variable in view.variables if variable.synthesized})
     given: dict[str, Any] = {"about": {"files": compared.evidence.files}, "records": compared.released.rows}
     return [held("covariance.probabilities", largest, None, compared=columns, **given)]
@@ -654,6 +652,13 @@ def _apart(released: FloatArray, original: FloatArray) -> FloatArray:
     return np.where(np.isnan(released) & np.isnan(original), 0.0, np.abs(released - original))
 
 
+def _beyond(released: FloatArray, original: FloatArray, *known: FloatArray) -> FloatArray:
+    """How far released moments are off the interval from the original's to the known ones; none where neither is."""
+    ends = np.stack([original, *known])
+    off = np.maximum(ends.min(axis=0) - released, released - ends.max(axis=0))
+    return np.where(np.isnan(released) & np.isnan(original), 0.0, np.maximum(off, 0.0))
+
+
 def _known_or(known: FloatArray, other: FloatArray) -> FloatArray:
     """What is known, and elsewhere the other."""
     return np.where(np.isnan(known), other, known)
@@ -677,8 +682,9 @@ def _notes(evidence: Evidence) -> tuple[str, ...]:
     return (
         *notes,
         "limits on the written rows are, entry by entry, the method's own bias and what chance leads to once in "
-        f"{1 / CHANCE:,.0f} runs, plus the job's gates for what steps, bounds, categories and nulls add; the entry is "
-        "shown that comes nearest to its limit",
+        f"{1 / CHANCE:,.0f} runs, plus the job's gates for what steps, bounds, categories and nulls add; of normal "
+        "scores what is off counts beyond the moments that their values are known to have; the entry is shown that "
+        "comes nearest to its limit",
     )
 
 

@@ -248,6 +248,17 @@ def check(content, columns, k=2):
     return check_scan(scan_batch(batch, columns, 0, []), columns, k)
 
 
+@pytest.mark.parametrize("held_out", [0, 1, 2])
+def test_infinite_values_are_refused_in_any_row(held_out):
+    batch, columns = pa.record_batch({"x": [math.inf, 1.0, -math.inf, 2.0]}), {"x": Column(kind="continuous")}
+    parts = [batch.slice(at, 2) for at in (0, 2)]
+    kept = np.arange(4) != held_out
+    scan = merge_scans(scan_batch(part, columns, 2 * at, [], kept[2 * at :][:2]) for at, part in enumerate(parts))
+    assert scan.columns["x"].values == 2 - (held_out == 1)
+    with pytest.raises(InputError, match="'x' holds 2 rows with a value that is infinite"):
+        check_scan(scan, columns, 2)
+
+
 @pytest.mark.parametrize(
     ("values", "column", "message"),
     [

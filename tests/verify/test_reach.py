@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -91,22 +93,43 @@ def test_halved_correlations_of_numbers_refused_without_nulls(monkeypatch):
     assert failed(verdict) == {"covariance"}
 
 
-def test_k_ranks_and_means_effect_on_variance_is_known_exactly(monkeypatch):
+@pytest.fixture
+def compared(monkeypatch):
+    """What is compared of a table of 40 rows, of whose numbers k ranks share a mean."""
     seen = []
     whole = gates._moments
-
-    def look(compared, limits):
-        scored = np.array([each.scored for each in compared.view.variables])
-        mean, covariance = compared._known
-        seen.append((mean, compared.mean_off, np.diag(covariance), np.diag(compared.covariance_off), scored))
-        return whole(compared, limits)
-
-    monkeypatch.setattr(gates, "_moments", look)
+    monkeypatch.setattr(gates, "_moments", lambda compared, limits: seen.append(compared) or whole(compared, limits))
     anonymize(table(40), job())
-    [(mean, mean_off, variance, variance_off, scored)] = seen
-    assert scored.sum() == 3 and variance[scored].max() > 0.005
-    assert np.allclose(mean[scored], mean_off[scored], atol=1e-9)
-    assert np.allclose(variance[scored], variance_off[scored], atol=1e-9)
+    return seen[0]
+
+
+def test_k_ranks_and_means_effect_on_variance_is_known_exactly(compared):
+    scored = np.array([each.scored for each in compared.view.variables])
+    shift, own, _ = compared._released_scores
+    released, original = compared.released, np.diag(compared.covariance)
+    assert scored.sum() == 3 and np.abs(own / original - 1.0)[scored].max() > 0.005
+    assert np.allclose(shift[scored], released.mean[scored], atol=1e-9)
+    assert np.allclose(own[scored], np.diag(released.covariance)[scored], atol=1e-9)
+    assert np.abs(compared.mean_off[scored]).max() < 1e-9 and np.diag(compared.covariance_off)[scored].max() < 1e-9
+
+
+def test_what_is_off_counts_beyond_both_ends_of_what_is_known(compared):
+    """A literal twin: the distance to the nearest number between the original, the values' and the scores' moment."""
+    for factor in (-2.0, 0.5, 0.97, 1.0, 1.03, 2.0):
+        changed = replace(compared, released=moved(compared.released, factor))
+        released, scale = changed.released.covariance, changed.scale
+        for at, row in enumerate(changed.covariance_off):
+            for other, off in enumerate(row):
+                ends = [compared.covariance[at, other], *(known[at, other] for known in compared._known)]
+                near = min(max(released[at, other], min(ends)), max(ends))
+                expected = abs(released[at, other] - near) / (scale[at] * scale[other])
+                assert off == pytest.approx(expected, abs=1e-12)
+
+
+def moved(moments, factor):
+    """The same moments with other covariances."""
+    centred = moments.cross - moments.sums * moments.sums.T / moments.n
+    return replace(moments, cross=moments.cross + (factor - 1.0) * centred)
 
 
 def test_groups_giving_back_own_categories_have_no_allowance(monkeypatch):
