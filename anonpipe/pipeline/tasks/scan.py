@@ -256,9 +256,12 @@ def drawn_held(work: Work, contents: Contents, units: Units | None) -> tuple[Boo
 
 
 def comparable_cells(
-    fitted: Fitted, batch: pa.RecordBatch, chosen: BoolArray, *extra: IntArray | Units | BoolArray,
+    fitted: Fitted,
+    batch: pa.RecordBatch,
+    chosen: BoolArray,
+    *extra: IntArray | Units | BoolArray,
     suppressed: bool = True,
-) -> FloatArray:  # fmt: skip
+) -> FloatArray:
     """Cells of the chosen rows that are comparable with released records, and what is in `extra` of each.
 
     A category that occurs in no other record, or a stratum that is left out, is none of the release, and such records
