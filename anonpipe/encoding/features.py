@@ -40,7 +40,7 @@ class Groups:
     # order, starts: as from `anonpipe.kernels.points.sort_groups`
     order: IntArray
     starts: IntArray
-    identical: bool  # Whether the records of a group have one point, and must get one row
+    identical: bool = False  # Whether the records of a group have one point, and must get one row
 
     @property
     def sizes(self) -> IntArray:
@@ -329,17 +329,14 @@ class FeatureEncoder:
         self,
         features: FloatArray,
         cells: FloatArray,
-        order: IntArray,
-        starts: IntArray,
+        groups: Groups,
         *,
         rng: np.random.Generator,
         categories: Decoding = "calibrated",
-        identical_groups: bool = False,
     ) -> FloatArray:
         """Cells of synthetic features; returns (n_rows, n_cells)."""
         if categories not in get_args(Decoding):
             raise ValueError(f"categories is {categories!r}; allowed are {', '.join(get_args(Decoding))}")
-        groups = Groups(order, starts, identical_groups)
         released = cells.copy()
         for number in self.numbers:
             released[:, number.position] = number.decode(features, cells, groups, rng, categories)
