@@ -53,23 +53,6 @@ from anonpipe.verify.gates import judge
 from anonpipe.verify.verdict import Assessment, Verdict, worst_verdict
 from anonpipe.verify.words import remedies
 
-__all__ = [
-    "MAPPED_STAGES",
-    "InMemoryRelease",
-    "Run",
-    "RunOutcome",
-    "assess_only",
-    "execute",
-    "finish",
-    "in_memory",
-    "open_executor",
-    "open_run",
-    "try_out",
-    "unpublished",
-    "verify",
-]
-
-
 _Ended = TypeVar("_Ended")
 
 

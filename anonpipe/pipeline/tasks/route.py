@@ -27,7 +27,6 @@ from anonpipe.pipeline.arrays import (
     chunk_rows,
     partition_rows,
     routed_array,
-    save_record,
     verified_moments,
 )
 from anonpipe.pipeline.context import Fitted, Work
@@ -132,7 +131,7 @@ class HoldOut:
     def keep(self, unit: int) -> None:
         """Write the sample of an input split, and the weights of its records."""
         if self.weights:
-            save_record(self.work, ROUTED_WEIGHTS.format(unit), reduce(WeightCounts.merge, self.weights))
+            self.work.staging.write_record(ROUTED_WEIGHTS.format(unit), reduce(WeightCounts.merge, self.weights))
         if self.work.job.measure.held_out:
             keep_held(self.work, self.fitted, unit, self.held)
 
