@@ -164,11 +164,9 @@ def test_declared_and_response_weights():
     encoder = FeatureEncoder.fit(ColumnEncoder.fit(batch.schema, columns, scan), scan)
     plain = encoder.distance_weights()
     assert plain.tolist() == pytest.approx([1.0, 3.0, 1 / (4 * 2 / 9)])
-    assert (encoder.distance_weights("t", 0.6) / plain).tolist() == pytest.approx([0.6, 0.2, 0.2])
-    with pytest.raises(ValueError, match="together"):
-        encoder.distance_weights("t")
+    assert (encoder.distance_weights(("t", 0.6)) / plain).tolist() == pytest.approx([0.6, 0.2, 0.2])
     with pytest.raises(ValueError, match="'z'"):
-        encoder.distance_weights("z", 0.5)
+        encoder.distance_weights(("z", 0.5))
 
 
 def test_only_sampling_draws_and_the_same_seed_gives_the_same(case):

@@ -90,9 +90,10 @@ def _layout(job: Job, encoders: Encoders, classes: tuple[ClassColumn | Compound,
 
 def _weights(job: Job, encoders: Encoders) -> Any:
     options = job.by_groups.cluster
-    response = job.time_column if options.response_weight is not None else None
-    weight = options.response_weight if response else None
-    return encoders.features.distance_weights(response, weight, options.distance)
+    response = None
+    if job.time_column is not None and options.response_weight is not None:
+        response = job.time_column, options.response_weight
+    return encoders.features.distance_weights(response, options.distance)
 
 
 def _synthesis(job: Job, features: Features) -> Synthesis:

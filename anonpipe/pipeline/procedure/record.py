@@ -48,7 +48,7 @@ class Encoders:
     def dimension(self) -> EffectiveDimension:
         """The effective number of variables whose moments are preserved."""
         numbers = len(self.features.numbers) + self.conditioning.width
-        nulls = [block.null_share for block in self.features.numbers if block.stop - block.start == 2]
+        nulls = [block.null_share for block in self.features.numbers if block.nullable]
         shares = [np.array([share, 1.0 - share]) for share in nulls] + [
             block.shares for block in self.features.categories
         ]
