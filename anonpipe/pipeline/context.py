@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from inspect import signature
@@ -62,6 +62,10 @@ class Work:
             "source.record", Source, Unit, Labels, CsvFormat, Rule, Comparison, RuleFactor
         )
         return source
+
+    def of_splits(self, file: str, *kinds: type) -> Iterator[Any]:
+        """The records that tasks left of each split of the input; `{}` in the name stands for its number."""
+        return (self.staging.read_record(file.format(at), *kinds) for at in range(len(self.source.units)))
 
     @cached_property
     def folded(self) -> Folded | None:
