@@ -159,7 +159,7 @@ def _kept(tables: Tables, both: Sequence[FloatArray]) -> Check:
     masked = [at for at, name in enumerate(tables.encoder.names) if name in tables.masked]
     before, after = (cells[:, masked] for cells in both)
     given = {"records": len(before), "of": tables.original.rows, "about": {"sampled": True}}
-    return hold_kept(*kept_records(before, after), len(before), **given)
+    return hold_kept(kept_records(before, after), len(before), **given)
 
 
 def _utility(

@@ -296,12 +296,13 @@ def _unchanged(evidence: Evidence, k: int, limits: Limits) -> list[Check]:
         held("values.handed_on", handed_on, 0, about=files, columns=columns),
         held("cells.exact", small_cells.excess, limits["exact_small_cells"], about=files),
         held("records.unchanged", equal, limits["unchanged_record_rate"], about={**files, "inside": inside}),
-        *([hold_kept(*evidence.kept, evidence.rows_out)] if evidence.kept else []),
+        *([hold_kept(evidence.kept, evidence.rows_out)] if evidence.kept else []),
     ]
 
 
-def hold_kept(same: float, by_chance: float, rows: int, **given: Any) -> Check:
-    """The check on records that equal their own beyond chance, by Cohen's kappa."""
+def hold_kept(kept: Sequence[float], rows: int, **given: Any) -> Check:
+    """The check on records that equal their own beyond chance, by Cohen's kappa; `kept`: so many, and by chance."""
+    same, by_chance = kept
     return held("records.kept", max(0.0, same - by_chance) / max(1.0, rows - by_chance), MOST_KEPT, **given)
 
 
