@@ -23,7 +23,7 @@ from anonpipe.errors import AnonpipeError, GateError, InputError, JobError, plur
 if TYPE_CHECKING:
     from anonpipe.job.csv_format import CsvFormat
     from anonpipe.job.model import Job
-    from anonpipe.pipeline.run import RunOutcome
+    from anonpipe.pipeline.outcome.publish import RunOutcome
     from anonpipe.report import Report
     from anonpipe.storage.release import Checked
     from anonpipe.storage.versions import OutputPlace

@@ -30,7 +30,7 @@ from anonpipe.errors import GateError, plural, printable, record_noun
 
 if TYPE_CHECKING:
     from anonpipe.compare import Study
-    from anonpipe.pipeline.run import RunOutcome
+    from anonpipe.pipeline.outcome.publish import RunOutcome
     from anonpipe.report import Report
     from anonpipe.report.content import Compared, MeasureLine
     from anonpipe.two_tables import Evaluated

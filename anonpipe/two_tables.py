@@ -43,6 +43,8 @@ from anonpipe.storage.release import place, resolve
 from anonpipe.storage.versions import POINTER, VERSIONS, exists
 from anonpipe.types import BoolArray, FloatArray, IntArray
 from anonpipe.verify.catalogue import GATES, MEASURED, Check, held
+from anonpipe.verify.gates import hold_kept
+from anonpipe.verify.original_values import kept_records
 from anonpipe.verify.output_control import bins_for_steward
 from anonpipe.verify.verdict import AnalysisOutcome, Assessment, NotChecked, Verdict
 
@@ -114,8 +116,9 @@ def _evaluated(tables: Tables, job: Job | None, paired: bool, k: int | None) -> 
     limits = {name: limit if name in known else None for name, limit in given.items()}
     left = [f"gates.{name}" for name, limit in given.items() if limit is not None and name not in known]
     at_default = () if job is None else job.gates.at_default
-    checks = (*_of_columns(tables, job, least), *evaluation.checks(assessment, limits, at_default))
-    notes = (*evaluation.notes(assessment, limits), _NOT_MEASURED)
+    kept = () if job is None or not paired else (_kept(tables, both),)
+    checks = (*_of_columns(tables, job, least), *kept, *evaluation.checks(assessment, limits, at_default))
+    notes = (*evaluation.notes(assessment, limits), *([] if kept else [_NO_KEPT]), _NOT_MEASURED)
     verdict = Verdict(checks, notes)
     warnings = (*_warnings(tables, job), *evaluation.warnings(assessment, limits))
     warnings += (f"not evaluated: {', '.join(left)}; {_TO_EVALUATE}",) if left else ()
@@ -146,6 +149,17 @@ _NOT_MEASURED = (
     "two tables do not tell, and so not checked: sizes of groups, suppression, moments before decoding, and the limits "
     "gates." + ", gates.".join(name for name in GATES if name not in MEASURED and name != "rows_under_k")
 )
+_NO_KEPT = (
+    "records unchanged in all masked columns are counted only with --paired and --job, as each is compared with its own"
+)
+
+
+def _kept(tables: Tables, both: Sequence[FloatArray]) -> Check:
+    """The check on sampled records that equal their own in all masked columns."""
+    masked = [at for at, name in enumerate(tables.encoder.names) if name in tables.masked]
+    before, after = (cells[:, masked] for cells in both)
+    given = {"records": len(before), "of": tables.original.rows, "about": {"sampled": True}}
+    return hold_kept(kept_records(before, after), len(before), **given)
 
 
 def _utility(

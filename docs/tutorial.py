@@ -68,7 +68,7 @@ pd.DataFrame(ages).round(1)
 
 # %%
 measures = result.measures
-measures.loc[["reidentification_rate", "membership.auc"], ["title", "value", "low", "high", "baseline"]]
+measures.loc[["reidentification_rate", "membership_auc"], ["title", "value", "low", "high", "baseline"]]
 
 # %% [markdown]
 # ## Set a limit

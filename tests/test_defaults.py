@@ -200,7 +200,7 @@ def test_members_are_not_told_from_hold_out_of_many_records(tmp_path, monkeypatc
 )
 def test_default_limit_is_held_against_end_few_controls_allow(value, half, judged, outcome):
     job, ends = parse_job(SAID_NOTHING), {"low": value - half, "high": value + half}
-    found = Measurement("membership.auc", "-", value, "-", "-", "-", 100, 2_000, **ends)
+    found = Measurement("membership_auc", "-", value, "-", "-", "-", 100, 2_000, **ends)
     expected = Measurement("membership.expected", "-", 0.51, "-", "-", "-", 2_000, 2_000)
     assessment = Assessment(risk=(found, expected))
     (line,) = checks(assessment, limits_of(job, assessment) | {"tail_linkage": None}, job.gates.at_default)

@@ -12,7 +12,7 @@ from anonpipe import anonymize
 from anonpipe.columns import Column
 from anonpipe.encoding.cells import ColumnEncoder
 from anonpipe.encoding.columns import merge_columns, scan_numbers
-from anonpipe.encoding.features import FeatureEncoder
+from anonpipe.encoding.features import FeatureEncoder, Groups
 from anonpipe.encoding.scan import scan_batch
 from anonpipe.errors import JobError
 from anonpipe.job.model import parse_job
@@ -78,8 +78,8 @@ def test_values_come_back_from_their_points(values, seed):
     encoder = ColumnEncoder.fit(batch.schema, columns, scan)
     features, cells = FeatureEncoder.fit(encoder, scan), encoder.to_cells(batch)
     rows = len(values)
-    groups = np.arange(rows), np.arange(rows + 1)
-    back = features.decode(features.encode(cells), cells, *groups, rng=np.random.default_rng(seed))
+    groups = Groups(np.arange(rows), np.arange(rows + 1))
+    back = features.decode(features.encode(cells), cells, groups, rng=np.random.default_rng(seed))
     assert np.array_equal(back, cells)
     naive = [np.log(value + 1.0) for value in values]
     assert np.isclose(scan.columns["days"].log_mean, np.mean(naive))

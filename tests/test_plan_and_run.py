@@ -14,6 +14,7 @@ from anonpipe.verify import words
 from tests import small
 
 NUMBER, CATEGORY = {"kind": "continuous"}, {"kind": "categorical"}
+UNFITTED = {"name": "none", "model": "linear", "formula": "y ~ x", "subset": "x > 99"}
 LOOSE = {name: 1e9 for name in ("mean", "covariance", "mean_in_unit", "variance_in_unit")} | {"rows_under_k": 10**6}
 
 
@@ -97,6 +98,8 @@ def test_a_time_of_day_is_not_lost_without_a_word(tmp_path, zone):
         ({}, 0),
         ({"k": 29, "gates": LOOSE | {"local_suppression_rate": 0.01}}, 3),
         ({"k": 29, "gates": LOOSE | {"local_suppression_rate": 0.01}, "repeat": {"allow": "a trial"}}, 3),
+        ({"analyses": [UNFITTED]}, 2),
+        ({"analyses": [UNFITTED], "k": 29, "gates": LOOSE | {"local_suppression_rate": 0.01}}, 2),
         ({"k": 6, "repeat": {}}, 2),
         ({"k": 6, "repeat": {"allow": "a trial"}}, 0),
     ],

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pcsv
 import pytest
 import yaml
+from sklearn.metrics import cohen_kappa_score
 
 from anonpipe import two_tables as reading
 from anonpipe.errors import InputError
@@ -57,7 +58,7 @@ def test_a_copy_is_told_from_another_sample_of_the_population(tmp_path):
     sample = small.write_table(tmp_path, people(1800, 3, 0), "sample.parquet")
     same, other = (evaluate_release(first, each, job_of(), hold_out=control) for each in (copy, sample))
     assert figure(same, "closest_record.equal") == 1.0 and figure(other, "closest_record.equal") < 0.01
-    assert figure(same, "membership.auc") > 0.95 and abs(figure(other, "membership.auc") - 0.5) < 0.04
+    assert figure(same, "membership_auc") > 0.95 and abs(figure(other, "membership_auc") - 0.5) < 0.04
     assert figure(same, "basic.means") == 0.0 and 0 < figure(other, "basic.means") < 0.1
     assert figure(same, "singling_out.several") > 0.9 > 0.2 > abs(figure(other, "singling_out.several"))
     assert figure(same, "linkability") > 0.5 > 0.1 > abs(figure(other, "linkability"))
@@ -82,6 +83,28 @@ def test_links_are_right_or_wrong_only_where_rows_stand_for_rows(tmp_path):
     assert not [check for check in unknown.verdict.checks if check.key == "risk.reidentification_rate"]
     with pytest.raises(InputError, match="900 rows and the release 300"):
         evaluate_release(first, small.write_table(tmp_path, noisy.slice(0, 300), "c.parquet"), paired=True)
+
+
+@pytest.mark.parametrize(("changed", "refused"), [(20, True), (300, False)])
+def test_unchanged_records_are_counted_where_rows_stand_for_rows(tmp_path, changed, refused):
+    columns = COLUMNS | {"age": {"kind": "integer", "role": "key"}}  # the mask leaves it as it is
+    original, other = people(600, 1), people(600, 2)
+    rows = [*other.slice(0, changed).to_pylist(), *original.slice(changed).to_pylist()]
+    release = pa.Table.from_pylist(rows, original.schema).set_column(0, "age", original["age"])
+    first, second = (
+        small.write_table(tmp_path, each, name) for each, name in ((original, "a.parquet"), (release, "b.parquet"))
+    )
+    job = job_of(columns, measure=small.OFF, gates={"rows_under_k": 600})
+    (check,) = [
+        each for each in evaluate_release(first, second, job, paired=True).verdict.checks if each.key == "records.kept"
+    ]
+    texts = [[f"{row['income']} {row['place']}" for row in table.to_pylist()] for table in (original, release)]
+    assert check.measured == pytest.approx(cohen_kappa_score(*texts)) and check.blocks == refused
+    assert (check.records, check.of) == (600, 600)
+    for given in ({"job": job}, {"paired": True}):
+        found = evaluate_release(first, second, **given).verdict
+        assert "records.kept" not in [each.key for each in found.checks]
+        assert "only with --paired and --job" in found.notes[-2]
 
 
 def test_the_figures_are_those_of_the_run_that_made_the_release(tmp_path):

@@ -11,6 +11,7 @@ import yaml
 
 from anonpipe.job.model import Job
 from anonpipe.report import read_report
+from anonpipe.report.content import MeasureLine
 from tests import small
 
 OLD = re.compile(
@@ -105,3 +106,9 @@ def test_a_report_of_an_earlier_version_is_read(call, job_file, tmp_path):
     earlier = Path(tmp_path / "report.json")
     earlier.write_text(json.dumps(before))
     assert read_report(earlier) == read_report(path) and read_report(path).audience == "external"
+
+
+def test_a_measure_of_an_earlier_version_has_its_name_of_now():
+    line = {"title": "-", "value": 0.5, "unit": "", "better": "lower", "source": "-", "records": 1, "of": 1}
+    names = [MeasureLine(name=name, **line).name for name in ("membership.auc", "membership_auc", "linkage.group")]
+    assert names == ["membership_auc", "membership_auc", "linkage.group"]

@@ -24,8 +24,8 @@ from anonpipe.evaluate.utility import shares_changed
 from anonpipe.files import drafted, write_atomic
 from anonpipe.job.model import Job, parse_job
 from anonpipe.pipeline.evaluation.measures import gated
-from anonpipe.pipeline.run import assess_only, open_executor
-from anonpipe.pipeline.start import check_input
+from anonpipe.pipeline.run import assess_only
+from anonpipe.pipeline.start import check_input, open_executor
 from anonpipe.progress import OnProgress, Progress
 from anonpipe.rng import keyed, private_home, steward_secret, trial_secret
 from anonpipe.source import Source, opened, read_batches

@@ -40,7 +40,7 @@ class Groups:
     # order, starts: as from `anonpipe.kernels.points.sort_groups`
     order: IntArray
     starts: IntArray
-    identical: bool  # Whether the records of a group have one point, and must get one row
+    identical: bool = False  # Whether the records of a group have one point, and must get one row
 
     @property
     def sizes(self) -> IntArray:
@@ -80,9 +80,9 @@ def _histogram_codes(column: FloatArray, groups: Groups, rng: np.random.Generato
     return np.where(drawn < 0, np.nan, drawn)
 
 
-@dataclass(frozen=True)
-class NumberBlock:
-    """A column carried as one z-score, and an indicator of its nulls if it holds any."""
+@dataclass(frozen=True, eq=False)
+class FeatureBlock:
+    """Where a column stands among cells and features."""
 
     # name, position: the column, and where it stands among the cells
     name: str
@@ -90,6 +90,17 @@ class NumberBlock:
     # start, stop: its columns among the features
     start: int
     stop: int
+
+    @property
+    def width(self) -> int:
+        """How many columns of features it has."""
+        return self.stop - self.start
+
+
+@dataclass(frozen=True)
+class NumberBlock(FeatureBlock):
+    """A column carried as one z-score, and an indicator of its nulls if it holds any."""
+
     # mean, sd: of its values that are there; sd is 1 for a constant
     mean: float
     sd: float
@@ -103,6 +114,11 @@ class NumberBlock:
     # Where the column is carried by normal scores, how cells become these; else None. `mean` and `sd` are then 0 and 1,
     # and the grid has no limits.
     scored: ScoredColumn | None = None
+
+    @property
+    def nullable(self) -> bool:
+        """Whether it has an indicator of nulls."""
+        return self.width == 2
 
     @property
     def on_other_scale(self) -> bool:
@@ -128,7 +144,7 @@ class NumberBlock:
         else:
             scaled = (values - self.mean) / self.sd
         out[:, self.start] = np.where(np.isnan(scaled), 0.0, scaled)
-        if self.stop - self.start == 2:
+        if self.nullable:
             out[:, self.start + 1] = np.where(np.isnan(cells[:, self.position]), 1.0, -1.0)
 
     def distance_weights(self, scale: Scale) -> FloatArray:
@@ -138,7 +154,7 @@ class NumberBlock:
         """
         there = (1.0 - self.null_share) or 1.0  # all may be null where all categories are rare: nothing differs then
         weights = [1.0, 0.25 / there] if scale == "z_score" else [(self.sd / self._span) ** 2, 0.25]
-        return np.array(weights)[: self.stop - self.start]
+        return np.array(weights)[: self.width]
 
     @property
     def _span(self) -> float:
@@ -156,7 +172,7 @@ class NumberBlock:
         order of the synthetic ones, or by `histogram` at random.
         """
         values = self.mean + self.sd * features[:, self.start]
-        if self.stop - self.start == 2:
+        if self.nullable:
             was_null = np.isnan(cells[:, self.position]).astype(np.int64)
             values[groups.calibrate(features[:, self.start + 1 : self.stop], was_null) == 1] = np.nan
         if self.ordinal and how == "histogram":
@@ -176,24 +192,19 @@ class NumberBlock:
 
 
 @dataclass(frozen=True, eq=False)
-class CategoryBlock:
+class CategoryBlock(FeatureBlock):
     """A column carried as dummies of its categories."""
 
-    # name, position, start, stop, weight: as in `NumberBlock`
-    name: str
-    position: int
-    start: int
-    stop: int
-    weight: float
+    weight: float  # As in `NumberBlock`
     codes: IntArray  # The codes that occur, one a category, shape (q,)
     shares: FloatArray  # Share of each of them
 
     def encode(self, cells: FloatArray, out: FloatArray) -> None:
         """Write the block's features."""
         at = self._index(cells)
-        if self.stop - self.start == 1:
+        if self.width == 1:
             out[:, self.start] = np.where(at == 1, 1.0, -1.0)
-        elif self.stop > self.start:
+        elif self.width:
             out[:, self.start : self.stop] = -1.0
             out[np.arange(len(out)), self.start + at] = 1.0
 
@@ -211,10 +222,9 @@ class CategoryBlock:
     def distance_weights(self, scale: Scale) -> FloatArray:
         """Multipliers: by variance all dummies weigh as one number; by range unequal categories differ by 1."""
         if scale == "range":
-            return np.full(self.stop - self.start, 0.25 if self.stop - self.start == 1 else 0.125)
+            return np.full(self.width, 0.25 if self.width == 1 else 0.125)
         variances = 4.0 * self.shares * (1.0 - self.shares)
-        width = self.stop - self.start
-        return np.full(width, 1.0 / variances[:width].sum()) if width else np.empty(0)
+        return np.full(self.width, 1.0 / variances[: self.width].sum()) if self.width else np.empty(0)
 
     def decode(
         self, features: FloatArray, cells: FloatArray, groups: Groups, rng: np.random.Generator, how: Decoding
@@ -222,7 +232,7 @@ class CategoryBlock:
         """Codes of the block's column."""
         if how == "histogram":
             return _histogram_codes(cells[:, self.position], groups, rng)
-        if self.stop == self.start:
+        if not self.width:
             return np.full(len(features), float(self.codes[0]))
         dummies = features[:, self.start : self.stop]
         if how == "calibrated":
@@ -286,13 +296,13 @@ class FeatureEncoder:
     @property
     def number_columns(self) -> tuple[tuple[int, int | None], ...]:
         """Of each number its feature column, and the one that is 1 where it is missing; None where it never is."""
-        return tuple((each.start, each.start + 1 if each.stop - each.start == 2 else None) for each in self.numbers)
+        return tuple((each.start, each.start + 1 if each.nullable else None) for each in self.numbers)
 
     @property
     def category_columns(self) -> tuple[tuple[int, ...], ...]:
         """The feature columns of each category, and of each number's nulls: all that hold -1 and +1 only."""
-        nulls = [(block.start + 1,) for block in self.numbers if block.stop - block.start == 2]
-        dummies = [tuple(range(block.start, block.stop)) for block in self.categories if block.stop > block.start]
+        nulls = [(block.start + 1,) for block in self.numbers if block.nullable]
+        dummies = [tuple(range(block.start, block.stop)) for block in self.categories if block.width]
         return (*nulls, *dummies)
 
     def encode(
@@ -307,39 +317,35 @@ class FeatureEncoder:
             block.encode(cells, features)
         return features
 
-    def distance_weights(
-        self, response: str | None = None, response_weight: float | None = None, scale: Scale = "z_score"
-    ) -> FloatArray:
-        """Multipliers of squared differences, shape (width,): each column of the table weighs as much as one number."""
+    def distance_weights(self, response: tuple[str, float] | None = None, scale: Scale = "z_score") -> FloatArray:
+        """Multipliers of squared differences, shape (width,): each column of the table weighs as much as one number.
+
+        `response`: a column and its share of all weight, the others having the rest alike.
+        """
         weights = np.empty(self.width)
         blocks: list[NumberBlock | CategoryBlock] = [*self.numbers, *self.categories]
-        if (response is None) != (response_weight is None):
-            raise ValueError("give response and response_weight together")
-        if response is not None and response not in [block.name for block in blocks]:
-            raise ValueError(f"the response {response!r} is not among the columns whose values are replaced")
+        shares = dict.fromkeys((block.name for block in blocks), 1.0)
+        if response is not None:
+            name, share = response
+            if name not in shares:
+                raise ValueError(f"the response {name!r} is not among the columns whose values are replaced")
+            shares = dict.fromkeys(shares, (1.0 - share) / max(1, len(blocks) - 1)) | {name: share}
         for block in blocks:
-            share = 1.0
-            if response_weight is not None:
-                others = max(1, len(blocks) - 1)
-                share = response_weight if block.name == response else (1.0 - response_weight) / others
-            weights[block.start : block.stop] = block.distance_weights(scale) * block.weight * share
+            weights[block.start : block.stop] = block.distance_weights(scale) * block.weight * shares[block.name]
         return weights
 
     def decode(
         self,
         features: FloatArray,
         cells: FloatArray,
-        order: IntArray,
-        starts: IntArray,
+        groups: Groups,
         *,
         rng: np.random.Generator,
         categories: Decoding = "calibrated",
-        identical_groups: bool = False,
     ) -> FloatArray:
         """Cells of synthetic features; returns (n_rows, n_cells)."""
         if categories not in get_args(Decoding):
             raise ValueError(f"categories is {categories!r}; allowed are {', '.join(get_args(Decoding))}")
-        groups = Groups(order, starts, identical_groups)
         released = cells.copy()
         for number in self.numbers:
             released[:, number.position] = number.decode(features, cells, groups, rng, categories)

@@ -67,12 +67,12 @@ def decode_matched(
     n/2 random pairs for each column, the last being that in which under one record of a thousand moves. Then up to 40
     rounds of chosen pairs for columns of which a correlation is still off by 0.01; they sort the records.
     """
-    groups = Groups(np.arange(len(features)), np.array([0, len(features)]), False)
+    groups = Groups(np.arange(len(features)), np.array([0, len(features)]))
     spread = np.ascontiguousarray(features[:, : encoder.width]).copy()
     for number in encoder.numbers:  # so that they have their variance once they are inside their bounds
         if not number.ordinal:
             spread[:, number.start] = _widened(number, spread[:, number.start].copy())
-    released = encoder.decode(spread, cells, groups.order, groups.starts, rng=rng, categories="calibrated")
+    released = encoder.decode(spread, cells, groups, rng=rng)
     # Values and nulls of each column of numbers, by position; a null has the value that it would have otherwise
     values, nulls = {}, {}
     for number in encoder.numbers:

@@ -125,13 +125,12 @@ class ProbabilityDecoder:
         shares, and these from the release.
         """
         for block, place in self.slices():
-            width = block.stop - block.start
-            if width == 0:
+            if not block.width:
                 continue
             without, with_it = self.unmasked[place].T
             apart = np.maximum(with_it - without, 0.5 / self.units)
             dummies = -1.0 + 2.0 * (shares[:, place] - without) / apart
-            features[:, block.start : block.stop] = dummies[:, len(block.codes) - width :]
+            features[:, block.start : block.stop] = dummies[:, len(block.codes) - block.width :]
 
     def by_code(self, shares: FloatArray) -> dict[int, FloatArray]:
         """Of each column, by position among the cells, the probabilities by code, shape (n_rows, largest code + 1)."""

@@ -293,9 +293,9 @@ def _without(
 ) -> ColumnScan:
     """The scan of a column of which some values are others; `every` are the outermost as they are then."""
     sums = _replaced(scanned.sums, before, after)
-    log_sums = None if scanned.log_sums is None else _replaced(
-        scanned.log_sums, logarithms(before, column), logarithms(after, column)
-    )  # fmt: skip
+    log_sums = scanned.log_sums
+    if log_sums is not None:
+        log_sums = _replaced(log_sums, logarithms(before, column), logarithms(after, column))
     least, most = float(every.min()), float(every.max())
     return with_moments(
         replace(scanned, sums=sums, log_sums=log_sums, least=least, most=most, constant=bool(least == most))

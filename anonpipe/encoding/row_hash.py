@@ -15,7 +15,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -274,11 +273,6 @@ class Contents:
         """A number for each row, drawn by `key`, shape (n,); up to `lump` equal rows have one number."""
         lumps = (self.copies // np.uint32(lump)).astype(np.uint64)
         return number_keys(key, self.rows + lumps * _APART)
-
-    @property
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """To be kept in a file."""
-        return {"rows": self.rows, "copies": self.copies}
 
 
 def contents_of(lanes: Iterable[HashArray], key: bytes) -> Contents:

@@ -167,14 +167,6 @@ class RuleCounts:
         empty = np.zeros(len(rules), dtype=np.int64)
         return cls(empty, empty, empty, {})
 
-    def with_rows(
-        self, rules: Sequence[Rule], batch: pa.RecordBatch, columns: Mapping[str, Column], kept: BoolArray | None
-    ) -> RuleCounts:
-        """These and the kept rows of a batch together."""
-        if not rules:
-            return self
-        return self.merge(RuleCounts.of(rules, batch if kept is None else batch.filter(pa.array(kept)), columns))
-
     def merge(self, other: RuleCounts) -> RuleCounts:
         """Both pieces together."""
         found = {

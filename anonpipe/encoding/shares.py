@@ -185,10 +185,9 @@ class PartShares:
 
 def _counts(block: NumberBlock | CategoryBlock, categories: int, features: FloatArray) -> IntArray:
     """Records of each code of a column, nulls last; of a number those with and without a value."""
-    width = block.stop - block.start
     if isinstance(block, CategoryBlock):
         dummies = features[:, block.start : block.stop]
-        at = dummies.argmax(axis=1) if width > 1 else (dummies > 0).any(axis=1).astype(np.int64)
+        at = dummies.argmax(axis=1) if block.width > 1 else (dummies > 0).any(axis=1).astype(np.int64)
         return np.bincount(block.codes[at], minlength=categories + 1)
     missing = (features[:, block.start + 1 : block.stop] > 0).any(axis=1)
     if not block.ordinal:
@@ -203,9 +202,9 @@ def _mass(block: NumberBlock | CategoryBlock, categories: int, masked: FloatArra
     if isinstance(block, CategoryBlock):
         mass = np.zeros(categories + 1)
         above = (1.0 + masked[:, block.start : block.stop]).sum(axis=0) / 2
-        if block.stop == block.start:
+        if not block.width:
             above = np.array([rows])  # the only category
-        mass[block.codes] = np.append(rows - above, above) if block.stop - block.start == 1 else above
+        mass[block.codes] = np.append(rows - above, above) if block.width == 1 else above
         return mass
     nulls = (1.0 + masked[:, block.start + 1 : block.stop]).sum() / 2
     if not block.ordinal:
@@ -314,7 +313,7 @@ class RoundedColumns:
 
 def counted_blocks(features: FeatureEncoder) -> tuple[NumberBlock | CategoryBlock, ...]:
     """The columns whose decoding looks at counts: categories, ordinals, and numbers with nulls."""
-    numbers = [block for block in features.numbers if block.ordinal or block.stop - block.start == 2]
+    numbers = [block for block in features.numbers if block.ordinal or block.nullable]
     return (*numbers, *features.categories)
 
 
@@ -369,14 +368,12 @@ class Factor:
 def factors_of(cells: ColumnEncoder, features: FeatureEncoder, conditioning: ConditioningEncoder) -> tuple[Factor, ...]:
     """The masked categorical columns, nulls of numbers, and unchanged columns of categories."""
     found = [
-        Factor(block.name, block.start + 1, ("null",), False, True)
-        for block in features.numbers
-        if block.stop - block.start == 2
+        Factor(block.name, block.start + 1, ("null",), False, True) for block in features.numbers if block.nullable
     ]
     for block in features.categories:
-        names, width = _names(cells, block.name), block.stop - block.start
-        codes = block.codes if width > 1 else block.codes[1:]
-        found.append(Factor(block.name, block.start, tuple(names[code] for code in codes), width > 1, True))
+        names, several = _names(cells, block.name), block.width > 1
+        codes = block.codes if several else block.codes[1:]
+        found.append(Factor(block.name, block.start, tuple(names[code] for code in codes), several, True))
     start = features.width
     for position, table in zip(conditioning.positions, conditioning.tables, strict=True):
         name, kind = cells.names[position], cells.columns[position].kind

@@ -33,15 +33,15 @@ _BINS = 64  # Of a doubling of the weight: bins tell which weights reach the end
 _BITS = 29  # Of a weight that are counted
 _SAME = 1e-6  # Parts of a step by which rounded weights may be off it
 
+# Tables whose weights are counted; the input with its rare categories, where some of `calibrate` are suppressed
+ORIGINAL, RELEASED, HELD_OUT, INPUT = range(4)
+
 
 @dataclass(frozen=True, eq=False)
 class WeightCounts:
-    """Rows and weights by cell, mergeable: of original (0) and released records (1), and of those held out (2).
+    """Rows and weights by cell, mergeable."""
 
-    Of the input (3) before rare categories are suppressed, where some of `calibrate` are.
-    """
-
-    table: IntArray  # Which table, shape (n,)
+    table: IntArray  # Which table: `ORIGINAL`, `RELEASED`, `HELD_OUT` or `INPUT`, shape (n,)
     cell: IntArray  # The cell, shape (n,)
     bin: IntArray  # Place of the weight on a logarithmic scale; 0 of a released weight that is not known yet
     rows: FloatArray
@@ -189,21 +189,13 @@ class SamplingWeight:
 
     def count(self, original: FloatArray, released: FloatArray) -> WeightCounts:
         """Count the cells of records before and after; shapes (n_rows, n_columns)."""
-        before = WeightCounts.of(0, self.cell_of(original), original[:, self.position])
         carried = np.ones(len(released)) if self.by else self._positive(released[:, self.position])
-        return before.merge(WeightCounts.of(1, self.cell_of(released), carried, binned=not self.by))
+        after = WeightCounts.of(RELEASED, self.cell_of(released), carried, binned=not self.by)
+        return self.count_table(ORIGINAL, original).merge(after)
 
-    def count_input(self, cells: FloatArray) -> WeightCounts:
-        """Count the cells of the input with its rare categories, shape (n_rows, n_columns)."""
-        return WeightCounts.of(3, self.cell_of(cells), cells[:, self.position])
-
-    def count_held(self, held: FloatArray) -> WeightCounts:
-        """Count the cells of records that are held out, shape (n_rows, n_columns): the others stand for theirs, too."""
-        return WeightCounts.of(2, self.cell_of(held), held[:, self.position])
-
-    def count_released(self, released: FloatArray) -> WeightCounts:
-        """Count the cells of written rows, shape (n_rows, n_columns)."""
-        return WeightCounts.of(1, self.cell_of(released), released[:, self.position])
+    def count_table(self, table: int, cells: FloatArray) -> WeightCounts:
+        """Count the cells of records of one table, whose weights are known; cells (n_rows, n_columns)."""
+        return WeightCounts.of(table, self.cell_of(cells), cells[:, self.position])
 
     def put(self, released: FloatArray, factors: Factors, rng: np.random.Generator | None) -> None:
         """Write released weights into rows; without `rng`, for rows that are to be equal, nothing is drawn."""
@@ -252,8 +244,9 @@ class SamplingWeight:
 
         Where records are held out, all weights and their range are expanded by what those held out stood for.
         """
-        kept, after = counted.only(0), counted.only(1)
-        before = replace(counted, table=np.where(counted.table == 2, 0, counted.table))._summed().only(0)
+        kept, after = counted.only(ORIGINAL), counted.only(RELEASED)
+        expanded = np.where(counted.table == HELD_OUT, ORIGINAL, counted.table)
+        before = replace(counted, table=expanded)._summed().only(ORIGINAL)
         more = float(before.sums.sum() / kept.sums.sum())
         cells, which = np.unique(after.cell, return_inverse=True)
         which, pieces = which.reshape(-1), None
@@ -265,7 +258,7 @@ class SamplingWeight:
             low, high = float(pieces.values.min()), float(pieces.values.max())
         carried, low, high = more * carried, more * low, more * high
         low, high = max(low, self._least_positive), min(high, self.grid.high)
-        unsuppressed = counted.only(3)
+        unsuppressed = counted.only(INPUT)
         margins, targets = self._margins(unsuppressed if len(unsuppressed.cell) else before, cells)
         sums = np.bincount(which, carried * rows, len(cells)).astype(np.float64)
         factor, off = _fitted(margins, targets, sums, lambda factor: np.clip(factor, *RATIO))

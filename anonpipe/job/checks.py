@@ -13,7 +13,6 @@ from anonpipe.job.disclosure import check_disclosure
 from anonpipe.job.sections import COPY
 from anonpipe.methods.grouping import METHODS as GROUPINGS
 from anonpipe.methods.masking import MASKERS
-from anonpipe.methods.record import Synthesizer
 from anonpipe.methods.synthesis import METHODS as SYNTHESIZERS
 from anonpipe.verify.catalogue import MEASURED
 
@@ -93,13 +92,12 @@ def _pseudonyms(job: Job) -> None:
             raise ValueError("release.order orders the rows of units that are released whole: give unit: pseudonym too")
         return
     masker = None if job.mask is None else MASKERS[job.mask.method]
-    alike = job.replacing.identical_groups if isinstance(job.replacing, Synthesizer) else job.replacing.identical_rows
     problems = {
         "needs the column that names the unit: give it role unit": not job.unit_declared,
         "does not go with repeat.growing, whose units have one row each": job.repeat.growing,
         "makes every unit one record; leave out cluster.units: whole": job.whole_units,
         "needs rows of single units, and the methods of this job release rows of groups, intervals or probabilities; "
-        "take mask local_synthesis": alike
+        "take mask local_synthesis": job.replacing.identical_rows
         or (masker is not None and masker.own_scale)
         or job.decode.categories == "probabilities",
     }
@@ -453,9 +451,8 @@ def _gates(job: Job) -> None:
 def check_growth(job: Job) -> None:
     """Means of a group do not tell who joined it."""
     method = job.replacing
-    alike = method.identical_groups if isinstance(method, Synthesizer) else method.identical_rows
     plain = [name for name, column in job.columns.items() if column.can_be_scored and not column.scored]
-    if job.repeat.growing and alike and plain:
+    if job.repeat.growing and method.identical_rows and plain:
         raise ValueError(
             f"repeat.growing does not go with {method.name} for numbers and dates on a scale of their own: the "
             "records of a group come out alike, and where one joins, two nights' means of the group give his "

@@ -315,7 +315,7 @@ class Job(Options):
         timed = any(column.role is Role.SURVIVAL_TIME for column in scored)
         method, event = self.replacing, self.event_column
         # A group of identical records has those with the event and those without it at one value
-        identical = isinstance(method, Synthesizer) and method.identical_groups
+        identical = isinstance(method, Synthesizer) and method.identical_rows
         if timed and not identical and event is not None and event not in self.strata.by:
             return (*self.strata.by, event)
         return self.strata.by if scored else ()

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from anonpipe.columns import Column, Comparison, Kind, Role, Rule, RuleFactor, Scalar
 from anonpipe.errors import InputError
 from anonpipe.methods.masking import MASKERS
-from anonpipe.methods.record import Synthesizer
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -82,9 +81,8 @@ def check_rules(job: Job) -> None:
         raise ValueError("rules do not go with decode.categories probabilities, which releases no values; take another")
     if job.repeat.growing:
         raise ValueError("rules do not go with repeat.growing: lookups and repairs depend on exact counts")
-    alike = method.identical_groups if isinstance(method, Synthesizer) else method.identical_rows
     for rule in rules:
-        if not rule.derives and alike:
+        if not rule.derives and method.identical_rows:
             raise ValueError(
                 f"rule {rule.text!r} changes single rows, and {method.name} releases the rows of a group as equal; "
                 "take another method"

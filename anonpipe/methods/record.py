@@ -215,7 +215,7 @@ class Synthesizer(Replacing):
 
     guarantee: Callable[[Any], Guarantee] | None  # `guarantee(options)`: what is guaranteed of means and covariances
     noise: Noise | None = None  # The noise whose `factor` it takes; None for none
-    identical_groups: bool = False  # Whether all synthesized values of a group become equal
+    identical_rows: bool = False  # Whether all synthesized values of a group become equal
     # `averages(options)`: whether it makes sense of groups of one record each, the mean of the means of several groups
     # that the record is in
     averages: Callable[[Any], bool] = lambda options: False
@@ -237,7 +237,7 @@ class Synthesizer(Replacing):
     @property
     def redraws(self) -> bool:
         """Whether copies of a release are independent draws."""
-        return self.draws and not self.identical_groups and self.options is not None
+        return self.draws and not self.identical_rows and self.options is not None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -187,13 +187,8 @@ def _whole(values: FloatArray) -> FloatArray:
 _GONE = "masked records are missing from the staging; run again, which starts from the input"
 
 
-def save_record(work: Work, file: str, record: Any) -> None:
-    """Write a statistic or learnt parameters."""
-    work.staging.write_record(file, record)
-
-
 def load_record(work: Work, file: str, kinds: tuple[type, ...] = RECORDS) -> Any:
-    """Read it; `kinds` are the allowed classes."""
+    """A statistic or learnt parameters; `kinds` are the allowed classes."""
     return work.staging.read_record(file, *kinds)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from inspect import signature
@@ -62,6 +62,10 @@ class Work:
             "source.record", Source, Unit, Labels, CsvFormat, Rule, Comparison, RuleFactor
         )
         return source
+
+    def of_splits(self, file: str, *kinds: type) -> Iterator[Any]:
+        """The records that tasks left of each split of the input; `{}` in the name stands for its number."""
+        return (self.staging.read_record(file.format(at), *kinds) for at in range(len(self.source.units)))
 
     @cached_property
     def folded(self) -> Folded | None:
@@ -343,7 +347,19 @@ class Fitted:
     @cached_property
     def view(self) -> ReleaseView:
         """The variables on which the release is verified."""
-        return _view_of(self.cells, self.scan, self.job.as_probabilities, self.scores, self.procedure.decoder.restored)
+        columns = dict(zip(self.cells.names, self.cells.columns, strict=True))
+        scanned = {name: self.scan.columns[name] for name in columns}
+        return build_view(
+            columns,
+            {name: each.mean for name, each in scanned.items()},
+            {name: each.sd for name, each in scanned.items()},
+            {name: scanned[name].code_counts for name, column in columns.items() if column.staged_as_codes},
+            log_mean={name: each.log_mean for name, each in scanned.items()},
+            log_sd={name: each.log_sd for name, each in scanned.items()},
+            as_probabilities=self.job.as_probabilities,
+            scores=self.scores,
+            restored=self.procedure.decoder.restored,
+        )
 
     @cached_property
     def synthesized(self) -> list[int]:
@@ -370,31 +386,3 @@ class Fitted:
         if self.probabilities is not None and cells.shape[1] > width:
             self.probabilities.put_dummies(features, cells[:, width:])
         return features
-
-
-def _view_of(
-    encoder: ColumnEncoder,
-    scan: Scan,
-    as_probabilities: Collection[str] = (),
-    scores: Scores | None = None,
-    restored: Collection[int] = (),
-) -> ReleaseView:
-    """The verified variables of a scanned table."""
-    columns = dict(zip(encoder.names, encoder.columns, strict=True))
-    coded = {name for name, column in columns.items() if column.staged_as_codes}
-    counts = {name: scan.code_counts(name) for name in coded}
-    mean = {name: scan.columns[name].mean for name in columns}
-    sd = {name: scan.columns[name].sd for name in columns}
-    log_mean = {name: scan.columns[name].log_mean for name in columns}
-    log_sd = {name: scan.columns[name].log_sd for name in columns}
-    return build_view(
-        columns,
-        mean,
-        sd,
-        counts,
-        log_mean=log_mean,
-        log_sd=log_sd,
-        as_probabilities=as_probabilities,
-        scores=scores,
-        restored=restored,
-    )

@@ -206,7 +206,7 @@ def preview(job: Job, on_progress: OnProgress = lambda _: None) -> Preview:
     n_rows = sum(strata.rows)
     failing = [*_too_rare(fitted), *_unmeasured_strata(fitted, source.rows)]
     overlaps = find_overlaps(trace, steward_secret(), release.place(job.output, job.report.internal))
-    refused = failing or (overlaps.problems and job.repeat.allow is None)
+    refused = failing or scanned.unmet or (overlaps.problems and job.repeat.allow is None)
     verdict: Verdict | None = None
     if refused or source.rows > MASKED_ROWS:
         of_run = [] if job.identifiers else warn_of_repeats(scanned.sample, source.rows, counts.key)
@@ -242,9 +242,9 @@ def preview(job: Job, on_progress: OnProgress = lambda _: None) -> Preview:
                     *(() if controlled is None else controlled.warnings),
                     *resolved.warnings.all(),
                     *of_run,
-                    *failing,
-                    *map(_unmet, scanned.unmet),
                     *_repeats(job, overlaps),
+                    *map(_unmet, scanned.unmet),
+                    *failing,
                 )
             )
         ),
@@ -254,7 +254,7 @@ def preview(job: Job, on_progress: OnProgress = lambda _: None) -> Preview:
         again=overlaps.again,
         scenarios=tuple(_scenarios(job, scanned.classes, scan.rows if unit is None else unit.distinct)),
         covariance=_covariance(verdict),
-        exit_code=_exit_code(job, overlaps, failing),
+        exit_code=_exit_code(job, overlaps, scanned.unmet, failing),
     )
 
 
@@ -276,11 +276,13 @@ def _failed(job: Job, verdict: Verdict | None) -> list[str]:
     return [f"the run will be refused: {'; '.join(failed)}", *helps]
 
 
-def _exit_code(job: Job, overlaps: Overlaps, failing: Sequence[str]) -> int:
-    """The exit code of the run, as far as release logs and scan predict it."""
+def _exit_code(job: Job, overlaps: Overlaps, unmet: Sequence[_Requirement], failing: Sequence[str]) -> int:
+    """The exit code of the run's first refusal, in its order, as far as release logs and scan predict it."""
+    if job.unmeasured is not None:
+        return JobError.exit_code
     if overlaps.problems and job.repeat.allow is None:
         return refusal_error(overlaps).exit_code
-    if job.unmeasured is not None:
+    if unmet:
         return JobError.exit_code
     return GateError.exit_code if failing else 0
 
@@ -456,8 +458,8 @@ def _frame(job: Job, batch: pa.RecordBatch, names: Sequence[str]) -> pd.DataFram
 def _unmet(unmet: _Requirement) -> str:
     of = "no record of its subset has" if unmet.what == "event" and unmet.analysis.subset else "no record meets"
     return (
-        f"analysis {unmet.analysis.name!r}: {of} the {unmet.what} {getattr(unmet.analysis, unmet.what)!r}, and it "
-        "cannot be fitted; correct the spelling of values, or widen it"
+        f"the run will be refused: analysis {unmet.analysis.name!r} cannot be fitted, as {of} the {unmet.what} "
+        f"{getattr(unmet.analysis, unmet.what)!r}; correct the spelling of values, or widen it"
     )
 
 

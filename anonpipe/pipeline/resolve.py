@@ -38,7 +38,7 @@ from anonpipe.partition.tree import Tree, fit_tree
 from anonpipe.pipeline.context import Fitted, Work
 from anonpipe.pipeline.cut import leaf_counts, partition_rows
 from anonpipe.pipeline.procedure import by_mask
-from anonpipe.pipeline.tasks.scan import OF_UNITS, RULES, TOTALS, sampled_rows
+from anonpipe.pipeline.tasks.scan import OF_UNITS, RULES, SCANS, SKETCHES, TOTALS, UNIT_SUMS, sampled_rows
 from anonpipe.propose.names import codes_for_unknown
 from anonpipe.rng import keyed, steward_secret
 from anonpipe.storage.release_log import CountedUnits, Trace
@@ -180,17 +180,16 @@ def fit(work: Work) -> None:
     job, staging = work.job, work.staging
     unit, repeats = _units(work)
     if unit is not None:
-        rows = (staging.read_record(OF_UNITS.format(at)) for at in range(len(work.source.units)))
-        unit = unit.with_constant([batch for batches in rows for batch in batches], job.columns)
+        rows = [batch for batches in work.of_splits(OF_UNITS) for batch in batches]
+        unit = unit.with_constant(rows, job.columns)
         if work.folded is not None:
             unit = work.folded.with_strata(unit, job)
-    scans = (staging.read_record(f"scans/{unit}.record", *SCAN_RECORDS) for unit in range(len(work.source.units)))
     if job.rules:
-        counted = [staging.read_record(RULES.format(at), RuleCounts) for at in range(len(work.source.units))]
-        rules = reduce(RuleCounts.merge, counted)
+        rules = reduce(RuleCounts.merge, work.of_splits(RULES, RuleCounts))
         check_counts(job.parsed_rules, rules, job.k)
         staging.write_record("rules.record", rules)
-    resolved = resolve(job, work.source.schema, merge_scans(scans), unit, work.folded is not None)
+    scan = merge_scans(work.of_splits(SCANS, *SCAN_RECORDS))
+    resolved = resolve(job, work.source.schema, scan, unit, work.folded is not None)
     fitted = resolved.fitted
     staging.write_record("suppression.record", fitted.suppression)
     staging.write_record("extremes.record", fitted.extremes)
@@ -202,8 +201,7 @@ def fit(work: Work) -> None:
     staging.write_record("strata.record", fitted.strata)
     batches, drawn = sampled_rows(work)
     repeats += [] if job.identifiers else warn_of_repeats(batches, work.source.rows, work.start_key)
-    totals = (staging.read_record(TOTALS.format(at), TotalLine) for at in range(len(work.source.units)))
-    TotalLine.joined(totals).check(job.source.last_row)
+    TotalLine.joined(work.of_splits(TOTALS, TotalLine)).check(job.source.last_row)
     warnings = Warnings(repeats) + resolved.warnings
     if work.folded is not None:
         warnings += Warnings(work.folded.warnings)
@@ -268,19 +266,14 @@ def unit_of(job: Job, identifiers: list[Repeats]) -> tuple[UnitColumn | None, li
 
 def trace_of(work: Work) -> Trace:
     """The scanned input as the release logs compare it."""
-    units = range(len(work.source.units))
-    sketches = (
-        work.controlled.sketches
-        if work.controlled is not None
-        else merge_sketches(work.staging.read_record(f"sketches/{unit}.record", Sketch) for unit in units)
-    )
+    given = work.controlled
+    sketches = merge_sketches(work.of_splits(SKETCHES, Sketch)) if given is None else given.sketches
     digest = work.staging.read_json("digest.json")
     digest_of_job = job_digest(work.job, work.staging.read_record("unit.record", UnitColumn))
     if (folded := work.folded) is not None:  # of the rows, as any other release of them is compared
         folded_table = folded.rows, folded.released, comparable_sketches(folded.sketches)
         return Trace(digest, digest_of_job, *folded_table, k=work.job.k)
-    grows = work.job.fewest_changed is not None
-    sums = [work.staging.read_record(f"unit_sums/{unit}.record", UnitSums) for unit in units if grows]
+    sums = [] if work.job.fewest_changed is None else list(work.of_splits(UNIT_SUMS, UnitSums))
     table = work.source.rows, tuple(work.job.released), comparable_sketches(sketches)
     return Trace(digest, digest_of_job, *table, counted_units(work.job, sums), work.job.k)
 

@@ -53,23 +53,6 @@ from anonpipe.verify.gates import judge
 from anonpipe.verify.verdict import Assessment, Verdict, worst_verdict
 from anonpipe.verify.words import remedies
 
-__all__ = [
-    "MAPPED_STAGES",
-    "InMemoryRelease",
-    "Run",
-    "RunOutcome",
-    "assess_only",
-    "execute",
-    "finish",
-    "in_memory",
-    "open_executor",
-    "open_run",
-    "try_out",
-    "unpublished",
-    "verify",
-]
-
-
 _Ended = TypeVar("_Ended")
 
 
@@ -195,25 +178,26 @@ def verify(run: Run) -> Verdict:
     assessment = load_assessment(run.context.work)
     limits = evaluation.limits_of(run.job, assessment)
     measured = evaluation.checks(assessment, limits, run.job.gates.at_default)
-    many = (many_rows(run.job.k),) if run.job.rows_per_unit == "many" else ()
-    folded = run.context.work.folded
-    if run.context.fitted.unit is not None or folded is not None:
-        many = (units_meaning(run.job.k),)
-    if folded is not None:
-        many = (*many, folded.meaning)
-    if run.context.work.controlled is not None:
-        controlled = run.context.work.controlled
-        many = (*many, controlled.meaning, *(f"disclosure, {figure}" for figure in controlled.figures))
-    for survey in (run.context.fitted.weight, run.context.fitted.replicates):
-        many = many if survey is None else (*many, survey.meaning)
     moved = unpreserved_moments(run.context.fitted)
-    notes = (*judged.notes, *many, *moved, *evaluation.notes(assessment, limits))
-    notes += allowance_notes(run)
+    notes = (*judged.notes, *_meanings(run), *moved, *evaluation.notes(assessment, limits), *allowance_notes(run))
     verdict = Verdict((*judged.checks, *measured), notes)
     run.staging.write_json("verdict.json", verdict.to_dict())
     run.mark("verify", run.released)
     log_verdict(verdict, run.released)
     return verdict
+
+
+def _meanings(run: Run) -> list[str]:
+    """What k, records and survey weights mean in this run."""
+    work, fitted, found = run.context.work, run.context.fitted, []
+    if fitted.unit is not None or work.folded is not None:
+        found.append(units_meaning(run.job.k))
+    elif run.job.rows_per_unit == "many":
+        found.append(many_rows(run.job.k))
+    found += [each.meaning for each in (work.folded, work.controlled) if each is not None]
+    if work.controlled is not None:
+        found += [f"disclosure, {figure}" for figure in work.controlled.figures]
+    return found + [each.meaning for each in (fitted.weight, fitted.replicates) if each is not None]
 
 
 def _judged(run: Run) -> Verdict:

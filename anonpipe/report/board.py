@@ -55,7 +55,7 @@ _OF_ORIGINAL = "the original itself"  # How references begin that are of the ori
 # Of risk measures: what they say in plain words, for the table of risks before and after
 _PLAIN = {
     "reidentification_rate": "records linked to their own released record",
-    "membership.auc": "members distinguished from others (0.5: guessing)",
+    "membership_auc": "members distinguished from others (0.5: guessing)",
     "attribute_inference": "unknown values disclosed beyond held-out persons, worst column",
     "attribute_inference.success": "unknown values guessed right",
     "singling_out.one": "persons singled out by one column, beyond held-out ones",

@@ -21,6 +21,11 @@ def _audience(given: Any) -> Any:
     return "external" if given == "releasable" else given
 
 
+def _measure(given: Any) -> Any:
+    """The name of a measure, likewise."""
+    return "membership_auc" if given == "membership.auc" else given
+
+
 Treatment = Literal[
     "synthetic", "unchanged", "number of the unit", "number of the copy", "end of an interval", "recoded",
     "probability of a category", "as probabilities", "not released", "replicate weight", "",
@@ -238,7 +243,7 @@ class CurveLine(Part):
 class MeasureLine(Part):
     """A measure of risk or utility; see `anonpipe.evaluate.measurement.Measurement`, whose fields these are."""
 
-    name: str
+    name: Annotated[str, BeforeValidator(_measure)]
     title: str
     value: float | None
     unit: str

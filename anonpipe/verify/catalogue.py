@@ -374,7 +374,7 @@ _GATED = (
             "the area under the curve of telling members from others, by distance, by a trained classifier, by means "
             "and covariances against those of others, by counts of values, or as expected by what is kept: the worst",
             least=0.5, most=1,
-            figures=("membership.auc", "membership.expected"),
+            figures=("membership_auc", "membership.expected"),
             other_attackers=("membership.trained_auc", "membership.traced_auc", "membership.counted_auc",
                 "membership.expected"),
             unmeasured="unmeasured.membership",
@@ -510,7 +510,8 @@ _FIXED = (
     _EXPECTED_COVARIANCE.within(Scope.STRATUM),
     _EXPECTED_COVARIANCE.within(Scope.GROUP),
     CheckKind("records.kept", "records unchanged in all masked columns, beyond chance (Cohen's kappa)",
-        "all records, each against its own", Audience.OPEN, counts=Counting.SHARE, mandatory=True,
+        lambda about: f"{_RECORDS if about.get('sampled') else 'all records'}, each against its own", Audience.OPEN,
+        counts=Counting.SHARE, mandatory=True,
         remedy=lambda on: _unless(on, local_synthesis=f"{_MASK}; otherwise ") + "a lower mask.retain, more noise or "
         "wider swaps; spectral_swap for categories alone; role: key for what may stay as it is, then held to k"),
     CheckKind("expectation.columns", "columns that hold other values than guaranteed", _BEFORE_DECODING, Audience.OPEN,

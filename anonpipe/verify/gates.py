@@ -288,8 +288,6 @@ def _unchanged(evidence: Evidence, k: int, limits: Limits) -> list[Check]:
     inside = "group" if isinstance(evidence.by, GroupEvidence) else "partition"
     chance = evidence.equal_by_chance + mean_limit(np.sqrt(np.array(evidence.chance_variance, dtype=float)), CHANCE)
     equal = max(0.0, evidence.unchanged_records - float(chance)) / max(1, evidence.rows_out)
-    same, by_chance = evidence.kept or (0, 0)
-    kappa = max(0.0, same - by_chance) / max(1.0, evidence.rows_out - by_chance)
     columns, least = (column,) if column else (), evidence.unit_rows or k
     tables = merge_all(evidence.original), merge_all(evidence.released)
     small_cells = SmallCellCounts.of(*tables, evidence.view, least, evidence.unpublished)
@@ -298,8 +296,14 @@ def _unchanged(evidence: Evidence, k: int, limits: Limits) -> list[Check]:
         held("values.handed_on", handed_on, 0, about=files, columns=columns),
         held("cells.exact", small_cells.excess, limits["exact_small_cells"], about=files),
         held("records.unchanged", equal, limits["unchanged_record_rate"], about={**files, "inside": inside}),
-        *([held("records.kept", kappa, MOST_KEPT)] if evidence.kept else []),
+        *([hold_kept(evidence.kept, evidence.rows_out)] if evidence.kept else []),
     ]
+
+
+def hold_kept(kept: Sequence[float], rows: int, **given: Any) -> Check:
+    """The check on records that equal their own beyond chance, by Cohen's kappa; `kept`: so many, and by chance."""
+    same, by_chance = kept
+    return held("records.kept", max(0.0, same - by_chance) / max(1.0, rows - by_chance), MOST_KEPT, **given)
 
 
 def _before_decoding(evidence: Evidence) -> list[Check]:

@@ -70,7 +70,7 @@ def attack(job: Job) -> Found:
     risks = {one.name: one.value for one in measured}
     held = gated("membership_auc", measured)
     assert held is not None and held.high is not None
-    return Found(risks["membership.auc"], risks["membership.trained_auc"], held.high)
+    return Found(risks["membership_auc"], risks["membership.trained_auc"], held.high)
 
 
 def main() -> None:

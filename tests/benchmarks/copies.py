@@ -12,7 +12,7 @@ from anonpipe.pipeline.run import assess_only
 from anonpipe.rng import trial_secret
 from anonpipe.verify.catalogue import MEASURED
 
-SHOWN = ("reidentification_rate", "linkage.group", "membership.auc", "membership.traced_auc", "singling_out.one")
+SHOWN = ("reidentification_rate", "linkage.group", "membership_auc", "membership.traced_auc", "singling_out.one")
 
 
 def main() -> None:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from anonpipe.columns import Column
 from anonpipe.encoding.cells import ColumnEncoder
-from anonpipe.encoding.features import FeatureEncoder
+from anonpipe.encoding.features import FeatureEncoder, Groups
 from anonpipe.encoding.missing import fill_missing
 from anonpipe.encoding.scan import scan_batch
 from anonpipe.kernels.points import sort_groups
@@ -76,7 +76,7 @@ def test_undisturbed_points_decode_to_the_original(case):
     filled = fill_missing(values, encoder.numeric_positions, order, starts, 3, np.random.default_rng(3))
     for full in (None, filled):
         features = encoder.encode(values, full)
-        decoded = encoder.decode(features, values, order, starts, rng=np.random.default_rng(0))
+        decoded = encoder.decode(features, values, Groups(order, starts), rng=np.random.default_rng(0))
         assert np.allclose(decoded, values, equal_nan=True, atol=1e-9)
         assert same(decoded[:, 1:], values[:, 1:])
     assert same(values, before)
@@ -93,7 +93,7 @@ def test_calibrated_decoding_keeps_group_counts_bounds_steps(seed, noise):
     labels = rng.permutation(np.arange(200) % 12)
     order, starts = sort_groups(labels)
     features = encoder.encode(values) + noise * rng.normal(size=(200, encoder.width))
-    decoded = encoder.decode(features, values, order, starts, rng=rng)
+    decoded = encoder.decode(features, values, Groups(order, starts), rng=rng)
     for group in range(12):
         inside = labels == group
         for position, name in enumerate(cells.names):
@@ -118,8 +118,8 @@ def test_bounds_keep_the_sums_of_groups_up_to_rounding():
     noise = np.random.default_rng(1).normal(size=(300, 1))
     noise -= (np.bincount(np.arange(300) % 20, weights=noise[:, 0]) / 15)[np.arange(300) % 20, None]
     features = encoder.encode(values) + noise
-    assert (encoder.decode(features, values, order, starts, rng=np.random.default_rng(0)) >= 0).all()
-    decoded = encoder.decode(features, values, order, starts, rng=np.random.default_rng(0))
+    assert (encoder.decode(features, values, Groups(order, starts), rng=np.random.default_rng(0)) >= 0).all()
+    decoded = encoder.decode(features, values, Groups(order, starts), rng=np.random.default_rng(0))
     sums, wanted = (np.bincount(np.arange(300) % 20, weights=x[:, 0]) for x in (decoded, values))
     assert np.abs(sums - wanted).max() <= 15 * 0.0005 + 1e-9
     assert (np.clip(features * encoder.numbers[0].sd + encoder.numbers[0].mean, 0, None).sum() - wanted.sum()) > 10
@@ -133,11 +133,11 @@ def test_identical_groups_get_identical_rows(case):
     features[order] = np.repeat(means, np.diff(starts), axis=0)
     for how in ("calibrated", "most_probable", "sampled"):
         decoded = encoder.decode(
-            features, values, order, starts, rng=np.random.default_rng(5), categories=how, identical_groups=True
+            features, values, Groups(order, starts, True), rng=np.random.default_rng(5), categories=how
         )
         synthetic = np.delete(decoded, 7, axis=1)[order]
         assert same(synthetic, np.repeat(synthetic[starts[:-1]], np.diff(starts), axis=0))
-    decoded = encoder.decode(features, values, order, starts, rng=np.random.default_rng(5), identical_groups=True)
+    decoded = encoder.decode(features, values, Groups(order, starts, True), rng=np.random.default_rng(5))
     for position in (4, 5):
         before, after = (np.bincount(x[:, position].astype(int), minlength=4) for x in (values, decoded))
         assert np.abs(before - after).max() <= 20 * 2  # groups of 20: each of the rarer is off by half a group
@@ -164,11 +164,9 @@ def test_declared_and_response_weights():
     encoder = FeatureEncoder.fit(ColumnEncoder.fit(batch.schema, columns, scan), scan)
     plain = encoder.distance_weights()
     assert plain.tolist() == pytest.approx([1.0, 3.0, 1 / (4 * 2 / 9)])
-    assert (encoder.distance_weights("t", 0.6) / plain).tolist() == pytest.approx([0.6, 0.2, 0.2])
-    with pytest.raises(ValueError, match="together"):
-        encoder.distance_weights("t")
+    assert (encoder.distance_weights(("t", 0.6)) / plain).tolist() == pytest.approx([0.6, 0.2, 0.2])
     with pytest.raises(ValueError, match="'z'"):
-        encoder.distance_weights("z", 0.5)
+        encoder.distance_weights(("z", 0.5))
 
 
 def test_only_sampling_draws_and_the_same_seed_gives_the_same(case):
@@ -176,7 +174,7 @@ def test_only_sampling_draws_and_the_same_seed_gives_the_same(case):
     features = encoder.encode(values)
     results = {
         how: [
-            encoder.decode(features, values, order, starts, rng=np.random.default_rng(s), categories=how)
+            encoder.decode(features, values, Groups(order, starts), rng=np.random.default_rng(s), categories=how)
             for s in (1, 1, 2)
         ]
         for how in ("calibrated", "most_probable", "sampled")
@@ -185,7 +183,7 @@ def test_only_sampling_draws_and_the_same_seed_gives_the_same(case):
         assert same(once, again)
         assert same(once, other) == (how != "sampled")
     with pytest.raises(ValueError, match="calibrated, most_probable, sampled"):
-        encoder.decode(features, values, order, starts, rng=np.random.default_rng(1), categories="best")
+        encoder.decode(features, values, Groups(order, starts), rng=np.random.default_rng(1), categories="best")
 
 
 @pytest.mark.parametrize("size", [1, 2])
@@ -196,6 +194,6 @@ def test_smallest_tables(size):
     cells = ColumnEncoder.fit(batch.schema, columns, scan)
     encoder, values = FeatureEncoder.fit(cells, scan), cells.to_cells(batch)
     order, starts = sort_groups(np.zeros(size, dtype=np.int64))
-    decoded = encoder.decode(encoder.encode(values), values, order, starts, rng=np.random.default_rng(0))
+    decoded = encoder.decode(encoder.encode(values), values, Groups(order, starts), rng=np.random.default_rng(0))
     assert same(decoded, values)
     assert cells.from_cells(decoded).equals(batch)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from anonpipe.columns import Column
 from anonpipe.encoding.cells import ColumnEncoder
-from anonpipe.encoding.features import FeatureEncoder
+from anonpipe.encoding.features import FeatureEncoder, Groups
 from anonpipe.encoding.matching import _chosen, _Exchangeable, _opposite, decode_matched, exchange
 from anonpipe.encoding.missing import fill_predicted
 from anonpipe.encoding.scan import scan_batch
@@ -85,7 +85,7 @@ def test_what_swapped_records_lose_in_decoding_is_made_up_for():
     target = np.cov(masked, rowvar=False)
     before = masked.copy()
     made = decode_matched(encoder, masked, cells, target, rng=np.random.default_rng(3))
-    plain = encoder.decode(masked, cells, np.arange(3_000), np.array([0, 3_000]), rng=np.random.default_rng(3))
+    plain = encoder.decode(masked, cells, Groups(np.arange(3_000), np.array([0, 3_000])), rng=np.random.default_rng(3))
     assert np.array_equal(masked, before)
     off = {}
     for name, decoded in (("matched", made), ("plain", plain)):

@@ -258,7 +258,7 @@ def test_counts_add_up_over_batches():
     batches = [with_differences(batch, book.rules) for batch in table.to_batches(max_chunksize=70)]
     added = RuleCounts.none(book.rules)
     for batch in batches:
-        added = added.with_rows(book.rules, batch, declared, None)
+        added = added.merge(RuleCounts.of(book.rules, batch, declared))
     for at, whole in book.counts.pairs.items():
         assert sorted(map(str, added.pairs[at].to_pylist())) == sorted(map(str, whole.to_pylist()))
     assert added.broken.tolist() == book.counts.broken.tolist()

@@ -28,7 +28,7 @@ _NOTE = (
 
 
 _AUC = Figure(
-    "membership.auc",
+    "membership_auc",
     "Membership inference by distance (AUC)",
     "probability",
     "Yeom et al. (2018), doi:10.1109/CSF.2018.00027; Carlini et al. (2022), doi:10.1109/SP46214.2022.9833649",

@@ -291,9 +291,15 @@ _Given = FloatArray | None  # A number for each record, where there is one
 
 
 def fit_cox(
-    times: FloatArray, events: BoolArray, columns: FloatArray, *,
-    strata: _Given = None, entry: _Given = None, weights: _Given = None, psus: Psus | None = None,
-) -> CoxFit:  # fmt: skip
+    times: FloatArray,
+    events: BoolArray,
+    columns: FloatArray,
+    *,
+    strata: _Given = None,
+    entry: _Given = None,
+    weights: _Given = None,
+    psus: Psus | None = None,
+) -> CoxFit:
     """The coefficients of largest partial likelihood, by Newton's method with halved steps.
 
     Shapes: times (n_rows,); events (n_rows,); columns (n_rows, n_columns); strata, entry and weights (n_rows,), for
@@ -354,9 +360,15 @@ class _Risks:
 
     @classmethod
     def of(
-        cls, times: FloatArray, events: BoolArray, columns: FloatArray,
-        strata: _Given, entry: _Given, weights: _Given, psus: Psus | None,
-    ) -> _Risks:  # fmt: skip
+        cls,
+        times: FloatArray,
+        events: BoolArray,
+        columns: FloatArray,
+        strata: _Given,
+        entry: _Given,
+        weights: _Given,
+        psus: Psus | None,
+    ) -> _Risks:
         """Sort; records that are at risk at no event say nothing and are left out."""
         own = np.zeros(len(times)) if strata is None else strata
         # Times as ranks, and those of a stratum all after those of the stratum before

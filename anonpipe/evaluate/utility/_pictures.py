@@ -76,9 +76,17 @@ class Distribution:
 
     @classmethod
     def of(
-        cls, name: str, kind: Kind, counts: IntArray, records: IntArray, nulls: IntArray, binning: Binning,
-        edges: tuple[float | None, ...], labels: tuple[str, ...], note: str,
-    ) -> Distribution:  # fmt: skip
+        cls,
+        name: str,
+        kind: Kind,
+        counts: IntArray,
+        records: IntArray,
+        nulls: IntArray,
+        binning: Binning,
+        edges: tuple[float | None, ...],
+        labels: tuple[str, ...],
+        note: str,
+    ) -> Distribution:
         """Original counts as they are shown; shapes: counts (2, n_bins), records and nulls (2,)."""
         before, after = counts.tolist()
         (all_before, all_after), (nulls_before, nulls_after) = records.tolist(), nulls.tolist()

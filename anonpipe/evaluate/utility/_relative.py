@@ -138,9 +138,15 @@ class Population:
 
 
 def relative_survival(
-    years: FloatArray, died: BoolArray, table: LifeTable, sex: IntArray, year: FloatArray, age: FloatArray, most: int,
+    years: FloatArray,
+    died: BoolArray,
+    table: LifeTable,
+    sex: IntArray,
+    year: FloatArray,
+    age: FloatArray,
+    most: int,
     weights: FloatArray | None = None,
-) -> FloatArray:  # fmt: skip
+) -> FloatArray:
     """Survival after 1, 2, … years over that expected of the population (Ederer II), shape (at most `most`,).
 
     - `years`: time of follow-up; `died`: whether it ends by a death of any cause.

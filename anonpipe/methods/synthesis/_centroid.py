@@ -70,6 +70,6 @@ METHOD = Synthesizer(
         "medians keep neither"
     ),
     guarantee=lambda options: Guarantee("stratum", _expect_centroids),
-    identical_groups=True,
+    identical_rows=True,
     averages=lambda options: True,
 )

@@ -35,10 +35,7 @@ def known_features(fitted: Fitted, cells: FloatArray) -> FloatArray:
 
 def without_strata(fitted: Fitted) -> BoolArray:
     """Which of these numbers say nothing of the columns that make the strata, shape (width,)."""
-    names = known_unchanged(fitted)
-    widths = [table.shape[1] for table in ConditioningEncoder.fit(fitted.cells, fitted.scan, names).tables]
-    of_strata = [name in fitted.job.strata.by for name in names]
-    return ~np.repeat([False, *of_strata], [fitted.features.width, *widths])
+    return np.array([owner not in fitted.job.strata.by for owner in _owners(fitted)], dtype=np.bool_)
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,7 +145,7 @@ def _owners(fitted: Fitted) -> list[str]:
     """The column of each number of `known_features`."""
     owners = [""] * fitted.features.width
     for block in _blocks(fitted.features):
-        owners[block.start : block.stop] = [block.name] * (block.stop - block.start)
+        owners[block.start : block.stop] = [block.name] * block.width
     unchanged = known_unchanged(fitted)
     tables = ConditioningEncoder.fit(fitted.cells, fitted.scan, unchanged).tables
     return owners + [name for name, table in zip(unchanged, tables, strict=True) for _ in range(table.shape[1])]
@@ -179,9 +176,7 @@ def feature_names(features: FeatureEncoder) -> tuple[str, ...]:
     """Of each feature column the table's column, with a number for one of several; never a category."""
     blocks = sorted(_blocks(features), key=lambda block: block.start)
     return tuple(
-        block.name if block.stop - block.start == 1 else f"{block.name} [{at + 1}]"
-        for block in blocks
-        for at in range(block.stop - block.start)
+        block.name if block.width == 1 else f"{block.name} [{at + 1}]" for block in blocks for at in range(block.width)
     )
 
 

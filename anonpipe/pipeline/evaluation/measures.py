@@ -464,35 +464,30 @@ def notes(assessment: Assessment, limits: Mapping[str, float | None]) -> tuple[s
 
     Why nothing was measured is recorded where `Assessment.not_checked` is.
     """
-    of_risk = [name for name, gate in MEASURED.items() if "risk" in gate.needs]
-    apply = [f"gates.{name}" for name in of_risk if gated(name, assessment.measured) is not None]
+    known = {name: each for name in MEASURED if (each := gated(name, assessment.measured)) is not None}
+    apply = [f"gates.{name}" for name in known if "risk" in MEASURED[name].needs]
     whole = any(each.reason is Reason.ALL_IN_CLASSES for each in assessment.not_checked)
     if not whole and not any("hold_out" in MEASURED[name.partition(".")[2]].needs for name in apply):
         apply.append("with measure.hold_out also gates.membership_auc and attribute_inference")
-    instead = ", ".join(apply)
-    judged = [measured for name in limits if (measured := gated(name, assessment.measured)) is not None]
-    ends = any(measured.high is not None for measured in judged)
-    return (
-        *(
-            f"analysis {each.comparison.analysis.name!r} has no fit to the release: {each.comparison.released.problem}"
-            for each in assessment.analyses
-            if each.comparison.released.problem is not None
-        ),
-        *([UPPER_ENDS] if ends else []),
-        *(
-            f"gates.{name} failed, as {UNMEASURED[MEASURED[name].unmeasured]} was not measured; "
-            f"limits on risk that can be held here: {instead}"
-            for name, limit in limits.items()
-            if limit is not None and gated(name, assessment.measured) is None
-        ),
-        *(
-            f"gates.{name} failed, as what it limits is not defined here ({measured.title}). {measured.note}".strip()
-            for name, limit in limits.items()
-            if limit is not None
-            and (measured := gated(name, assessment.measured)) is not None
-            and isnan(_judged(name, measured)[0])
-        ),
-    )
+    found = [
+        f"analysis {each.comparison.analysis.name!r} has no fit to the release: {each.comparison.released.problem}"
+        for each in assessment.analyses
+        if each.comparison.released.problem is not None
+    ]
+    found += [UPPER_ENDS] * any(name in known and known[name].high is not None for name in limits)
+    held_limits = [name for name, limit in limits.items() if limit is not None]
+    found += [
+        f"gates.{name} failed, as {UNMEASURED[MEASURED[name].unmeasured]} was not measured; "
+        f"limits on risk that can be held here: {', '.join(apply)}"
+        for name in held_limits
+        if name not in known
+    ]
+    found += [
+        f"gates.{name} failed, as what it limits is not defined here ({known[name].title}). {known[name].note}".strip()
+        for name in held_limits
+        if name in known and isnan(_judged(name, known[name])[0])
+    ]
+    return tuple(found)
 
 
 _RECOGNIZED = 0.9  # Area under the curve from which on released records as a whole are other than original ones

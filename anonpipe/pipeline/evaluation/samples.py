@@ -410,8 +410,7 @@ def read_samples(work: Work, cut: Cut, *names: str) -> list[npt.NDArray[Any]]:
 
 def read_pairs(work: Work, cut: Cut) -> Sample:
     """The paired sample."""
-    original, released, labels = read_samples(work, cut, "original", "released", "labels")
-    return Sample(original, released, labels)
+    return Sample(*read_samples(work, cut, "original", "released", "labels"))
 
 
 def one_of_each_unit(work: Work, cut: Cut, sample: Sample) -> Sample:
@@ -423,8 +422,7 @@ def one_of_each_unit(work: Work, cut: Cut, sample: Sample) -> Sample:
 
 def read_groups(work: Work, cut: Cut) -> Sample:
     """Whole groups; no rows where there are no groups."""
-    original, released, labels = read_samples(work, cut, "group_original", "group_released", "group_labels")
-    return Sample(original, released, labels)
+    return Sample(*read_samples(work, cut, "group_original", "group_released", "group_labels"))
 
 
 def group_sizes(work: Work, cut: Cut) -> tuple[IntArray, IntArray]:

@@ -170,10 +170,10 @@ def _feature_columns(fitted: Fitted) -> tuple[int | None, ...]:
     """
     numbers = {block.position: block.start for block in fitted.features.numbers}
     columns: dict[tuple[int, int | None], int] = {
-        (block.position, int(code)): block.start + at % (block.stop - block.start)  # one may stand for two categories
+        (block.position, int(code)): block.start + at % block.width  # one may stand for two categories
         for block in fitted.features.categories
         for at, code in enumerate(block.codes)
-        if block.stop > block.start
+        if block.width
     }
     places = ((variable.position, variable.category) for variable in fitted.view.variables)
     return tuple(columns.get(place, numbers.get(place[0])) for place in places)

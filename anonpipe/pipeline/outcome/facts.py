@@ -191,7 +191,7 @@ def _transitions(work: Work, fitted: Fitted, cut: Cut) -> dict[str, dict[str, An
     of_strata = fitted.strata.codes() if fitted.procedure.by_stratum and by else [None]
     where = [{name: known[name][code] for name, code in zip(by, codes or (), strict=False)} for codes in of_strata]
     learnt: list[Transitions] = [load_params(work, task.params, scope) for scope in scopes_of(fitted, cut)]
-    blocks = [block for block in fitted.features.categories if block.stop > block.start]
+    blocks = [block for block in fitted.features.categories if block.width]
     found, nulls = {}, len(fitted.features.category_columns) - len(blocks)  # of numbers, which come first
     for at, block in enumerate(blocks, nulls):
         matrices = [

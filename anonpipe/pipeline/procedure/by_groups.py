@@ -50,7 +50,7 @@ def procedure(job: Job, encoders: Encoders, strata: Strata) -> Procedure:
         weights=weights,
         codes=classes,
         members=None if several else "part",
-        identical_within_groups=chosen.record.identical_groups and job.decode.categories != "histogram",
+        identical_within_groups=chosen.record.identical_rows and job.decode.categories != "histogram",
         guarantee=chosen.guarantee,
         no_link=Reason.AVERAGED,
         no_groups=Reason.AVERAGED,
@@ -90,9 +90,10 @@ def _layout(job: Job, encoders: Encoders, classes: tuple[ClassColumn | Compound,
 
 def _weights(job: Job, encoders: Encoders) -> Any:
     options = job.by_groups.cluster
-    response = job.time_column if options.response_weight is not None else None
-    weight = options.response_weight if response else None
-    return encoders.features.distance_weights(response, weight, options.distance)
+    response = None
+    if job.time_column is not None and options.response_weight is not None:
+        response = job.time_column, options.response_weight
+    return encoders.features.distance_weights(response, options.distance)
 
 
 def _synthesis(job: Job, features: Features) -> Synthesis:
@@ -116,7 +117,7 @@ def _decoder(job: Job, encoders: Encoders, layout: GroupLayout, synthesizer: Syn
         how=job.decode.of_cells,
         groups="labels",
         labels_at=layout.labels_at,
-        identical=synthesizer.identical_groups,
+        identical=synthesizer.identical_rows,
         rounded=encoders.rounded,
         probabilities=encoders.probabilities,
         times=times,

@@ -6,7 +6,7 @@ for each class column, and at last the labels: one channel a grouping.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -305,11 +305,10 @@ def _counted(
     grouped = GroupedPart.of(part, layout)
     order, starts = grouped.sorted[0]
     exact = noise_scatter(starts, layout.width, rng=draws(_SYNTHESIZE)) if chosen.draws_first else None
-    grouping_of = (
-        range(layout.n_sensitive) if grouped.averaged else [0] * layout.n_sensitive
-    )  # of several groupings that of the column
+    # Of several groupings that of the column
+    grouping_of = range(layout.n_sensitive) if grouped.averaged else [0] * layout.n_sensitive
     labels = layout.labels(part)
-    sizes, groups = sizes_of([np.diff(starts) for _, starts in grouped.sorted])
+    sizes, groups = counted(np.concatenate([np.diff(starts) for _, starts in grouped.sorted]))
     counts = GroupCounts(
         grouped=grouped.moments(),
         sizes=sizes,
@@ -447,11 +446,6 @@ class TableGroups:
             return None
         total = self.whole.grouped.total
         return bound_from_distances(self.distances, k, total.n, float(np.trace(total.scatter)))
-
-
-def sizes_of(groupings: Sequence[IntArray]) -> tuple[IntArray, IntArray]:
-    """Distinct group sizes and their frequencies in several groupings."""
-    return counted(np.concatenate(groupings))
 
 
 # Pairs of records that may be measured, some tenths of a second: all up to 4,472 rows, 200 against all of 100,000

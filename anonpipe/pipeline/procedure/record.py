@@ -48,7 +48,7 @@ class Encoders:
     def dimension(self) -> EffectiveDimension:
         """The effective number of variables whose moments are preserved."""
         numbers = len(self.features.numbers) + self.conditioning.width
-        nulls = [block.null_share for block in self.features.numbers if block.stop - block.start == 2]
+        nulls = [block.null_share for block in self.features.numbers if block.nullable]
         shares = [np.array([share, 1.0 - share]) for share in nulls] + [
             block.shares for block in self.features.categories
         ]
@@ -257,7 +257,7 @@ class Decoder:
         if self.matched:
             released = self._matched(channels, counted_cells, params, draws("decode"))
         else:
-            released = self._plain(features, counted_cells, groups, draws("decode"))
+            released = self.features.decode(features, counted_cells, groups, rng=draws("decode"), categories=self.how)
         if self.times is not None:
             released[:, self.times.position] = self.times.restore(released, cells, groups, draws("restore"))
         added = None
@@ -283,7 +283,7 @@ class Decoder:
     def groupings(self, channels: FloatArray) -> tuple[Groups, ...]:
         """The groupings of a part; all rows as one group where there are none."""
         if self.groups != "labels":
-            return (Groups(np.arange(len(channels)), np.array([0, len(channels)]), False),)
+            return (Groups(np.arange(len(channels)), np.array([0, len(channels)])),)
         labels = channels[:, self.labels_at :].astype(np.int64).T
         identical = self.identical and len(labels) == 1
         return tuple(Groups(*sort_groups(np.ascontiguousarray(grouping)), identical) for grouping in labels)
@@ -293,19 +293,6 @@ class Decoder:
         width = self.features.width
         low = channels[:, :width]
         return low if self.intervals is None else low + (channels[:, width:] - low) / 2
-
-    def _plain(
-        self, features: FloatArray, counted_cells: FloatArray, groups: Groups, rng: np.random.Generator
-    ) -> FloatArray:
-        return self.features.decode(
-            features,
-            counted_cells,
-            groups.order,
-            groups.starts,
-            rng=rng,
-            categories=self.how,
-            identical_groups=groups.identical,
-        )
 
     def _matched(
         self, channels: FloatArray, counted_cells: FloatArray, shares: Shares, rng: np.random.Generator

@@ -31,7 +31,6 @@ from anonpipe.pipeline.arrays import (
     partition_cells,
     partition_units,
     read_channels,
-    save_record,
     scope_of,
     shuffled,
 )
@@ -56,9 +55,9 @@ _GROUPS = FOLDER + "/groups-{}.record"
 def score_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[str, Any]:
     """Replace the records of a partition, and count their scores."""
     (scored, cells), scores = _made(work, fitted, cut, index), _scores(fitted)
-    save_record(work, _SCORED.format(index), scored)
+    work.staging.write_record(_SCORED.format(index), scored)
     counted = scores.count(scored.decoded.cells, fitted.procedure.decoder.restored)
-    save_record(work, _SCORES.format(index), counted)
+    work.staging.write_record(_SCORES.format(index), counted)
     return {"rows": len(cells)}
 
 
@@ -66,7 +65,7 @@ def merge_scores(work: Work, cut: Cut) -> None:
     """Merge the counts of scores of all partitions; the driver does it once."""
     if not work.staging.has(_COUNTED):
         parts = (load_record(work, _SCORES.format(index), _KINDS) for index in range(len(cut.partitions)))
-        save_record(work, _COUNTED, reduce(lambda merged, part: merged.merge(part), parts))
+        work.staging.write_record(_COUNTED, reduce(lambda merged, part: merged.merge(part), parts))
 
 
 def drop_scores(work: Work, cut: Cut) -> None:
@@ -134,8 +133,8 @@ def _unweighted(work: Work, fitted: Fitted, cut: Cut, index: int) -> tuple[_Unwe
 def count_weights(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[str, Any]:
     """Replace the records of a partition but for the survey weight, and count weights of both tables."""
     made, cells = _unweighted(work, fitted, cut, index)
-    save_record(work, _MADE.format(index), made)
-    save_record(work, _WEIGHTS.format(index), _weight(fitted).count(cells, made.scored.decoded.cells))
+    work.staging.write_record(_MADE.format(index), made)
+    work.staging.write_record(_WEIGHTS.format(index), _weight(fitted).count(cells, made.scored.decoded.cells))
     return {"rows": len(cells)}
 
 
@@ -146,7 +145,7 @@ def calibrate(work: Work, fitted: Fitted, cut: Cut) -> None:
         routed = (ROUTED_WEIGHTS.format(unit) for unit in range(len(work.source.units)))
         files += [file for file in routed if work.staging.has(file)]
         parts = (load_record(work, file, (WeightCounts,)) for file in files)
-        save_record(work, FACTORS, _weight(fitted).solve(reduce(WeightCounts.merge, parts)))
+        work.staging.write_record(FACTORS, _weight(fitted).solve(reduce(WeightCounts.merge, parts)))
 
 
 def drop_unweighted(work: Work, cut: Cut) -> None:
@@ -327,7 +326,9 @@ def _fewest_alike(cells: FloatArray) -> int:
 def _count_groups(work: Work, fitted: Fitted, cut: Cut, index: int, synthetic: FloatArray, labels: IntArray) -> None:
     """Recount original and synthetic features of each group, for the gate on group moments."""
     features = read_channels(work, fitted, cut, FEATURES, fitted.width, index)[:, : synthetic.shape[1]]
-    save_record(work, _GROUPS.format(index), RecordsAndDraws.of(features, np.ascontiguousarray(synthetic), labels))
+    work.staging.write_record(
+        _GROUPS.format(index), RecordsAndDraws.of(features, np.ascontiguousarray(synthetic), labels)
+    )
 
 
 def counted_groups(work: Work, index: int) -> RecordsAndDraws:

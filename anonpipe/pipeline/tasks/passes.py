@@ -39,7 +39,6 @@ from anonpipe.pipeline.arrays import (
     place_of,
     read_channels,
     read_column,
-    save_record,
     scope_key,
     scope_of,
     scopes_of,
@@ -106,7 +105,7 @@ def run_pass(work: Work, fitted: Fitted, cut: Cut, stage: str, index: int) -> di
     part = read_channels(work, fitted, cut, task.source, task.channels, index)
     part, place = np.ascontiguousarray(part[:, : task.seen[scope.number]]), place_of(work, fitted, cut, scope, index)
     if isinstance(pass_, ReducePass):
-        save_record(work, statistic_file(stage, index), statistic(pass_.step, part, params, place))
+        work.staging.write_record(statistic_file(stage, index), statistic(pass_.step, part, params, place))
     else:
         released = rows_made(pass_, part, params, place)
         padded = np.pad(released, ((0, 0), (0, task.width - released.shape[1])))
@@ -216,13 +215,13 @@ def _finish(work: Work, task: PassTask, pass_: ReducePass, scope: PartitionScope
         return
     params = load_params(work, task.params, scope)
     if not _wants_more(pass_.step, task, params):
-        save_record(work, file, params)
+        work.staging.write_record(file, params)
         return
     counted = (load_record(work, statistic_file(stage_name(name), i)) for i in range(scope.first, scope.stop))
     drawn = Work(replace(work.staging, copy=0)) if pass_.step.once else work
     rng = generator(scope_key(drawn, scope), stream_of(pass_.number, pass_.step), task.turn)
     with one_thread():  # the bits must not follow the machine's cores
-        save_record(work, file, learnt(pass_.step, counted, params, rng))
+        work.staging.write_record(file, learnt(pass_.step, counted, params, rng))
 
 
 def stage_name(number: int | str) -> str:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from anonpipe.encoding.cells import Tally
 from anonpipe.encoding.missing import fill_predicted
 from anonpipe.encoding.row_hash import Contents, add_fingerprints, fingerprint, row_lanes
-from anonpipe.encoding.weights import WeightCounts
+from anonpipe.encoding.weights import HELD_OUT, INPUT, WeightCounts
 from anonpipe.environment import one_thread
 from anonpipe.errors import InputError
 from anonpipe.moments import Moments
@@ -27,7 +27,6 @@ from anonpipe.pipeline.arrays import (
     chunk_rows,
     partition_rows,
     routed_array,
-    save_record,
     verified_moments,
 )
 from anonpipe.pipeline.context import Fitted, Work
@@ -90,8 +89,7 @@ def leaf_units(work: Work, fitted: Fitted) -> UnitSets | None:
     """The units of each leaf in all input splits, up to k; None where each row is a unit."""
     if fitted.unit is None:
         return None
-    parts = (work.staging.read_record(_UNITS.format(at), UnitSets) for at in range(len(work.source.units)))
-    return reduce(UnitSets.merge, parts, UnitSets.none(fitted.job.k))
+    return reduce(UnitSets.merge, work.of_splits(_UNITS, UnitSets), UnitSets.none(fitted.job.k))
 
 
 class KeptRows(NamedTuple):
@@ -118,7 +116,7 @@ class HoldOut:
         batch = batch.select(list(self.fitted.cells.names))
         if self.fitted.weight is not None and self.fitted.suppresses_calibrated:
             every = comparable_cells(self.fitted, batch, np.ones(batch.num_rows, dtype=bool), suppressed=False)
-            self.weights.append(self.fitted.weight.count_input(every))
+            self.weights.append(self.fitted.weight.count_table(INPUT, every))
         if not self.work.job.measure.held_out:
             return KeptRows(batch, keys, units)
         held, controls, asked = drawn_held(self.work, contents, units)
@@ -126,13 +124,13 @@ class HoldOut:
         self.held.append(comparable_cells(self.fitted, batch, controls, *extra))
         kept = ~held
         if self.fitted.weight is not None:
-            self.weights.append(self.fitted.weight.count_held(comparable_cells(self.fitted, batch, ~kept)))
+            self.weights.append(self.fitted.weight.count_table(HELD_OUT, comparable_cells(self.fitted, batch, ~kept)))
         return KeptRows(batch.filter(pa.array(kept)), keys[kept], None if units is None else units[kept])
 
     def keep(self, unit: int) -> None:
         """Write the sample of an input split, and the weights of its records."""
         if self.weights:
-            save_record(self.work, ROUTED_WEIGHTS.format(unit), reduce(WeightCounts.merge, self.weights))
+            self.work.staging.write_record(ROUTED_WEIGHTS.format(unit), reduce(WeightCounts.merge, self.weights))
         if self.work.job.measure.held_out:
             keep_held(self.work, self.fitted, unit, self.held)
 

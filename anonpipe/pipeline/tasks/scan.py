@@ -49,6 +49,8 @@ CHANGED = "the input changed while it was read: {path} holds other rows than bef
 # Files in the staging, by partition or input split
 _CONTENTS = "contents/{}.record"
 _SAMPLES = "samples/{}.record"
+SCANS = "scans/{}.record"
+SKETCHES, UNIT_SUMS = "sketches/{}.record", "unit_sums/{}.record"
 _HELD, _OTHERS = "held/{}.npy", "held/others-{}.npy"
 RULES = "rules/{}.record"
 OF_UNITS = "of_units/{}.record"  # All rows of some units
@@ -101,7 +103,9 @@ class InputCounts:
         enough, by = None if units is None else (units, job.k), (job.strata.by, job.scored_by)
         scanned = scan_batch(batch, job.columns, first_row, job.counted, kept, *by, enough, job.k)
         self.scans = [merge_scans([*self.scans, scanned])]  # at once: what is counted of numbers by rank is large
-        self.rules = self.rules.with_rows(job.parsed_rules, batch, job.columns, kept)
+        if job.rules:
+            some = batch if kept is None else batch.filter(pa.array(kept))
+            self.rules = self.rules.merge(RuleCounts.of(job.parsed_rules, some, job.columns))
         return batch, units, kept
 
     @property
@@ -134,14 +138,14 @@ def scan_unit(work: Work, index: int) -> dict[str, Any]:
     scan = counts.scan
     if add_fingerprints(scan.fingerprint, identifiers) != first_reading:
         raise InputError(CHANGED.format(path=unit.path))
-    staging.write_record(f"scans/{index}.record", scan)
+    staging.write_record(SCANS.format(index), scan)
     if job.rules:
         staging.write_record(RULES.format(index), counts.rules)
     staging.write_record(_SAMPLES.format(index), (sample, np.concatenate(keys)))
     staging.write_record(OF_UNITS.format(index), counts.of_units)
     staging.write_record(TOTALS.format(index), counts.totals)
     if counts.changed is not None:
-        staging.write_record(f"unit_sums/{index}.record", counts.changed.sums)
+        staging.write_record(UNIT_SUMS.format(index), counts.changed.sums)
     of_identifiers, in_strata = counts.close()
     result = {"rows": unit.rows, "held_out": unit.rows - scan.rows, "fingerprint": scan.fingerprint}
     return result | {"identifiers": of_identifiers, "in_strata": in_strata}
@@ -170,7 +174,7 @@ def _first_pass(work: Work, index: int) -> tuple[Contents, tuple[int, int]]:
     lanes = (tracer.add(batch, first_row) for first_row, batch in read_batches(work.source, unit, tracer.names))
     contents = contents_of(lanes, work.start_key)
     work.staging.write_record(_CONTENTS.format(index), contents)
-    work.staging.write_record(f"sketches/{index}.record", tracer.sketches)
+    work.staging.write_record(SKETCHES.format(index), tracer.sketches)
     return contents, tracer.fingerprint
 
 
@@ -195,7 +199,7 @@ def _sampled(work: Work, contents: Contents, kept: BoolArray | None) -> BoolArra
 
 def sampled_rows(work: Work) -> tuple[list[pa.RecordBatch], npt.NDArray[np.uint64]]:
     """The sampled rows of the scan, and their `route_keys`."""
-    drawn = [work.staging.read_record(_SAMPLES.format(unit)) for unit in range(len(work.source.units))]
+    drawn = list(work.of_splits(_SAMPLES))
     return [batch for batches, _ in drawn for batch in batches], np.concatenate([keys for _, keys in drawn])
 
 
@@ -223,12 +227,6 @@ def held_of_units(rows: BoolArray, start_key: bytes, share: float, units: Units 
     return np.where(units == 0, rows, drawn)
 
 
-def held_in(work: Work, contents: Contents, units: Units | None) -> BoolArray:
-    """Which of these rows of the input this run holds out."""
-    key, share = work.start_key, work.job.measure.held_out
-    return held_of_units(held_rows(key, share, contents), key, share, units)
-
-
 def keep_held(work: Work, fitted: Fitted, unit: int, parts: list[FloatArray]) -> None:
     """Write the cells of an input split's held-out records: those looked for, and others; a last column holds units.
 
@@ -245,8 +243,9 @@ def drawn_held(work: Work, contents: Contents, units: Units | None) -> tuple[Boo
 
     Up to `CONTROLS` are held against predicates, `measure.queries` looked for; both samples follow from the content.
     """
-    key, held = keyed(work.start_key, "of those held out"), held_in(work, contents, units)
-    drawn, share = contents.keys(key), work.job.measure.held_out
+    share, key = work.job.measure.held_out, keyed(work.start_key, "of those held out")
+    held = held_of_units(held_rows(work.start_key, share, contents), work.start_key, share, units)
+    drawn = contents.keys(key)
     if units is not None:
         drawn = np.where(units == 0, drawn, number_keys(key, units))
     queries, expected = work.job.measure.queries, max(1.0, share * work.source.rows)
@@ -256,9 +255,12 @@ def drawn_held(work: Work, contents: Contents, units: Units | None) -> tuple[Boo
 
 
 def comparable_cells(
-    fitted: Fitted, batch: pa.RecordBatch, chosen: BoolArray, *extra: IntArray | Units | BoolArray,
+    fitted: Fitted,
+    batch: pa.RecordBatch,
+    chosen: BoolArray,
+    *extra: IntArray | Units | BoolArray,
     suppressed: bool = True,
-) -> FloatArray:  # fmt: skip
+) -> FloatArray:
     """Cells of the chosen rows that are comparable with released records, and what is in `extra` of each.
 
     A category that occurs in no other record, or a stratum that is left out, is none of the release, and such records

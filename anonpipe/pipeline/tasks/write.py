@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from anonpipe.columns import Role
 from anonpipe.encoding.rules import first_there, with_differences
 from anonpipe.encoding.values import grid_of, numbers
-from anonpipe.encoding.weights import WeightCounts
+from anonpipe.encoding.weights import RELEASED, WeightCounts
 from anonpipe.errors import EngineError, InputError
 from anonpipe.job.linked import unpublished
 from anonpipe.moments import PairwiseMoments, merge_all
@@ -166,7 +166,7 @@ def measure_file(work: Work, fitted: Fitted, index: int, path: Path) -> dict[str
             moments.setdefault(int(at), []).append(PairwiseMoments.of(measured[stratum == at]))
         combinations.append(_combinations(fitted, cells))
         if fitted.weight is not None:
-            weights.append(fitted.weight.count_released(cells))
+            weights.append(fitted.weight.count_table(RELEASED, cells))
         rows += len(cells)
         beyond += out_of_range + _beyond_limits(fitted, cells)
         for name, counted in outside.items():

@@ -164,7 +164,7 @@ def test_what_the_registry_promises_by_default_is_so():
             told = guarantee.expect([GroupedMoments.of(features, order, starts)], None)
             kept = np.allclose(told.covariance, np.cov(features.T)) and not told.covariance_error.any()
             assert kept == table
-        assert entry.identical_groups == all(np.ptp(y, axis=0).max() == 0 for _, y in groups)
+        assert entry.identical_rows == all(np.ptp(y, axis=0).max() == 0 for _, y in groups)
 
 
 CANARY = 987654.321

@@ -203,7 +203,7 @@ def test_held_out_rows_are_in_no_release(tmp_path, monkeypatch):
     (line,) = [check for check in outcome.verdict.lines if check.name.startswith("rows lost")]
     assert line.outcome == "passed" and "hold-out" in line.name
     assert any(f"{held.sum()} of {rows:,} rows were held out" in note for note in outcome.verdict.notes)
-    assert seen["found"].measurement("membership.auc").value == 1.0  # nobody else is as far from the release
+    assert seen["found"].measurement("membership_auc").value == 1.0  # nobody else is as far from the release
 
 
 def test_utility_of_a_copy_by_a_mask(tmp_path):
