@@ -318,7 +318,7 @@ class _Bucket:
         values = plain(self.rows.column(order)).unique()
         if len(values) > _MOST_TIMES or values.null_count:
             return None
-        return _Times(values, *_counted(self.sequences(order, _MOST_TIMES)))
+        return _Times(values, *_counted(self.sequences(order, _MOST_TIMES))).few()
 
     def to_wide(self, layout: UnitLayout, table: _Timetable | None) -> pa.RecordBatch:
         """One record for each unit, those of too few rows, or of times that are left out, not among them."""
@@ -423,8 +423,11 @@ class _Times:
             return other
         values = pa.concat_arrays([self.values, other.values]).unique()
         units = np.concatenate([self.units, other.units])
-        merged = _Times(values, *_counted(np.concatenate([self.patterns, other.patterns]), units))
-        return merged if len(values) <= _MOST_TIMES and len(merged.units) <= _MOST_PATTERNS else None
+        return _Times(values, *_counted(np.concatenate([self.patterns, other.patterns]), units)).few()
+
+    def few(self) -> _Times | None:
+        """These, or None where values or patterns are many."""
+        return self if len(self.values) <= _MOST_TIMES and len(self.units) <= _MOST_PATTERNS else None
 
 
 def _counted(patterns: FloatArray, units: IntArray | None = None) -> tuple[FloatArray, IntArray]:

@@ -220,7 +220,7 @@ def test_what_is_advised_for_counts_with_many_zeros_keeps_them(tmp_path):
 
 
 def test_a_mean_that_a_rule_moves_is_told_to_leave_the_rule(tmp_path):
-    """A small part of a cost, mostly 0: the rule moves its mean, and without the rule it passes."""
+    """A small part of a cost, mostly 0: the rule moves its mean, and nothing else does."""
     columns = {name: {"kind": "integer", "bounds": [0, None]} for name in ("age", "stays", "cost")}
     rng = np.random.default_rng(5)
     stays = np.where(rng.random(1_500) < 0.1, 1 + rng.poisson(1.0, 1_500), 0)
@@ -231,10 +231,10 @@ def test_a_mean_that_a_rule_moves_is_told_to_leave_the_rule(tmp_path):
         job = small.job(tmp_path / str(len(rules)), table, columns, rules=rules, mask={"method": "local_synthesis"})
         verdict = small.run(job).verdict
         (check,) = (check for check in verdict.checks if check.key == "mean")
-        off[len(rules)] = check
+        off[len(rules)] = check.measured
         (line,) = remedies((held("mean", 1.0, 0.5, columns=check.columns),), job.in_force)
         assert ("out of rules" in line) == bool(rules) and "two columns" not in line and "kind:" not in line
-    assert off[1].outcome == "failed" and off[0].outcome == "passed", off
+    assert off[0] < 1e-3 and off[1] > 0.01, off
 
 
 def test_counts_taken_for_categories_keep_more_as_numbers(tmp_path):
