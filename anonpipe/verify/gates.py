@@ -378,13 +378,23 @@ class ComparedMoments:
     @cached_property
     def mean_off(self) -> FloatArray:
         """Differences of means beyond what is known of them, in standard deviations."""
-        return _beyond(self.released.mean, self.mean, _known_or(self._released_scores[0], self.mean)) / self.scale
+        known = [self.mean if self._grouped else self._known_mean]
+        return _beyond(self.released.mean, self.mean, *known) / self.scale
 
     @cached_property
     def covariance_off(self) -> FloatArray:
         """Differences of covariances beyond what is known of them, in standard deviations."""
-        beyond = _beyond(self.released.covariance, self.covariance, *self._known)
+        beyond = _beyond(self.released.covariance, self.covariance, *(() if self._grouped else self._known))
         return np.asarray(beyond / np.outer(self.scale, self.scale))
+
+    @property
+    def _grouped(self) -> bool:
+        """Whether records are of groups, which lose more than scores do: what is known widens their limits."""
+        return isinstance(self.evidence.by, GroupEvidence)
+
+    @property
+    def _known_mean(self) -> FloatArray:
+        return _known_or(self._released_scores[0], self.mean)
 
     def against(self, key: str, off: FloatArray, limit: FloatArray | float, *which: BoolArray, **given: Any) -> Check:
         """Differences against their limits; `which` variables of the view they are of, one array an axis."""
@@ -413,7 +423,12 @@ class ComparedMoments:
         masked, view, sd = np.append(self.target.drawn_with_keys, 0.0)[at], self.view, self.scale * self.view.sd
         drawn = np.outer(masked, np.where(view.indicator & ~view.synthesized, 1.0 / np.where(sd > 0, sd, 1.0), 0.0))
         covariances = padded[np.ix_(at, at)] + rounded + drawn + drawn.T
-        return np.append(mean, 0.0)[at] + rounded_mean, covariances
+        means = np.append(mean, 0.0)[at] + rounded_mean
+        if self._grouped:
+            known = np.max([_apart(each, self.covariance) for each in self._known], axis=0)
+            means = means + np.nan_to_num(np.abs(self._known_mean - self.mean)) / self.scale
+            covariances = covariances + np.nan_to_num(known) / np.outer(self.scale, self.scale)
+        return means, covariances
 
     @property
     def _table(self) -> tuple[float, int]:
