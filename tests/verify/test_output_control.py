@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import get_args
 
@@ -36,7 +37,6 @@ from anonpipe.verify.verdict import Verdict
 from tests.report import made
 
 PACKAGE = Path(anonpipe.__file__).parent
-TREES = {path: ast.parse(path.read_text()) for path in PACKAGE.rglob("*.py")}
 K, ROWS = 5, 20_000
 ABOUT = {
     **{"files": 2, "k": K, "names": "c", "inside": "group", "column": "c", "diversity": "distinct", "groups": 9},
@@ -48,17 +48,21 @@ PREFIXES = {"analysis.", "unmeasured."}
 """What keys begin with that are put together: of the job's limits, and of the records of measures."""
 
 
+@cache
+def all_calls() -> list[tuple[Path, ast.Call]]:
+    """Every call in the package, and its file."""
+    trees = {path: ast.parse(path.read_text()) for path in PACKAGE.rglob("*.py")}
+    return [(path, node) for path, tree in trees.items() for node in ast.walk(tree) if isinstance(node, ast.Call)]
+
+
 def calls(*names: str) -> list[ast.Call]:
     """Every call of a function, or method, of one of these names in the package."""
-    every = [node for tree in TREES.values() for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    return [node for node in every if getattr(node.func, "id", getattr(node.func, "attr", None)) in names]
+    return [node for _, node in all_calls() if getattr(node.func, "id", getattr(node.func, "attr", None)) in names]
 
 
 def declared_figures() -> list[ast.Call]:
     """The words of figures that measures declare; pictures and reports have figures of other kinds."""
-    trees = [tree for path, tree in TREES.items() if "evaluate" in path.parts]
-    every = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    return [node for node in every if getattr(node.func, "id", None) == "Figure"]
+    return [node for path, node in all_calls() if "evaluate" in path.parts and getattr(node.func, "id", "") == "Figure"]
 
 
 def texts(node: ast.AST) -> set[str]:
@@ -96,13 +100,12 @@ def test_every_measure_says_who_may_see_it():
     made_ones = calls("Measurement")
     declared = declared_figures()
     assert len(figures) + len(made_ones) + len(declared) > 55
-    for path, tree in TREES.items():
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Call) and node in [*made_ones, *declared]:
-                given_names = {keyword.arg for keyword in node.keywords}
-                whole = None in given_names and path.name == "assessment.py"  # read from a file with all its fields
-                fifth = node in declared and len(node.args) >= 5
-                assert "audience" in given_names or fifth or whole, f"{path}:{node.lineno}"
+    for path, node in all_calls():
+        if node in made_ones or node in declared:
+            given_names = {keyword.arg for keyword in node.keywords}
+            whole = None in given_names and path.name == "assessment.py"  # read from a file with all its fields
+            fifth = node in declared and len(node.args) >= 5
+            assert "audience" in given_names or fifth or whole, f"{path}:{node.lineno}"
 
 
 def test_a_gate_is_told_to_nobody_who_may_not_see_its_measure():

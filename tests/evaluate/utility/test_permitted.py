@@ -251,8 +251,6 @@ class Watch:
             self.seen.append((event, arguments))
 
 
-WATCH = Watch()
-sys.addaudithook(WATCH)
 SMALL = table(40)
 ALLOWED_NODES = (
     ast.Name, ast.Constant, ast.UnaryOp, ast.BinOp, ast.BoolOp, ast.Compare, ast.Call, ast.List, ast.Tuple, ast.Set,
@@ -269,21 +267,29 @@ def only_listed(tree):
             assert isinstance(node, ALLOWED_NODES), ast.dump(node)
 
 
-def touched_by(analysis):
+@pytest.fixture(scope="module")
+def watch():
+    """Begun by the tests that need it: nothing ends what Python asks at each of its steps from then on."""
+    found = Watch()
+    sys.addaudithook(found)
+    return found
+
+
+def touched_by(analysis, watch):
     """What is opened or started while it is fitted, but for sources of modules."""
-    WATCH.on, WATCH.seen = True, []
+    watch.on, watch.seen = True, []
     try:
         fit_models(SMALL, [analysis])
     except JobError:
         pass
     finally:
-        WATCH.on = False
-    return [event for event in WATCH.seen if not str(event[1][0]).endswith((".py", ".pyc"))]
+        watch.on = False
+    return [event for event in watch.seen if not str(event[1][0]).endswith((".py", ".pyc"))]
 
 
 @settings(max_examples=60, deadline=None)
-@given(mutated(FORMULAS))
-def test_an_accepted_formula_touches_columns_only(text):
+@given(text=mutated(FORMULAS))
+def test_an_accepted_formula_touches_columns_only(watch, text):
     analysis = Analysis("a", "linear", text)
     try:
         codes = factors_of(analysis)
@@ -292,18 +298,18 @@ def test_an_accepted_formula_touches_columns_only(text):
     for code in codes:
         only_listed(read_factor(code))
     fit_models(SMALL, [Analysis("warm", "linear", "y ~ center(x)")])  # what is imported once is no doing of a formula
-    assert touched_by(analysis) == []
+    assert touched_by(analysis, watch) == []
 
 
 @settings(max_examples=80, deadline=None)
-@given(mutated(CONDITION_TEXTS))
-def test_an_accepted_condition_touches_columns_only(text):
+@given(text=mutated(CONDITION_TEXTS))
+def test_an_accepted_condition_touches_columns_only(watch, text):
     try:
         tree = read_condition(text)
     except RefusedError:
         return
     only_listed(tree)
-    assert touched_by(Analysis("a", "linear", "y ~ x", subset=text)) == []
+    assert touched_by(Analysis("a", "linear", "y ~ x", subset=text), watch) == []
 
 
 @settings(max_examples=60, deadline=None)
