@@ -124,7 +124,7 @@ def test_a_log_keeps_the_depth_of_each_content():
     sketch = Sketch(0, numbers, np.ones(len(numbers), dtype=np.int64), 1_000)
     kept = _stored_sketch(SECRET, '["person"]', sketch).contents
     marks = _marks(keyed(SECRET, "marks of records"), numbers.tobytes())
-    assert [kept[mark][0] for mark in marks] == [64 - int(number).bit_length() for number in numbers]
+    assert [kept[mark.tobytes()][0] for mark in marks] == [64 - int(number).bit_length() for number in numbers]
 
 
 @given(st.floats(0, 1e7), st.floats(0, 1e7), st.integers(1, 10**7), st.integers(1, 10**7))

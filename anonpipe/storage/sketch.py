@@ -50,11 +50,13 @@ class Sketch:
         level = max(level, self.level)
         if counts is None:
             numbers, counts = np.unique(numbers[numbers <= border_of(level)], return_counts=True)
-        numbers, weights = np.concatenate([self.numbers, numbers]), np.concatenate([self.counts, counts])
+        if len(self.numbers):
+            weights = np.concatenate([self.counts, counts])
+            numbers, which = np.unique(np.concatenate([self.numbers, numbers]), return_inverse=True)
+            counts = np.zeros(len(numbers), dtype=np.int64)
+            np.add.at(counts, which, weights)
         inside = numbers <= border_of(level)
-        distinct, which = np.unique(numbers[inside], return_inverse=True)
-        sums = np.zeros(len(distinct), dtype=np.int64)
-        np.add.at(sums, which, weights[inside])
+        distinct, sums = numbers[inside], counts[inside]
         while len(distinct) > self.most:
             level += 1
             inside_border = distinct <= border_of(level)
