@@ -56,12 +56,10 @@ class Sketch:
             counts = np.zeros(len(numbers), dtype=np.int64)
             np.add.at(counts, which, weights)
         inside = numbers <= border_of(level)
-        distinct, sums = numbers[inside], counts[inside]
-        while len(distinct) > self.most:
+        while np.count_nonzero(inside) > self.most:
             level += 1
-            inside_border = distinct <= border_of(level)
-            distinct, sums = distinct[inside_border], sums[inside_border]
-        return Sketch(level, distinct, sums, self.most)
+            inside = numbers <= border_of(level)
+        return Sketch(level, numbers[inside], counts[inside], self.most)
 
     def merge(self, other: Sketch) -> Sketch:
         """The sketch of two parts together."""
