@@ -17,6 +17,9 @@ from hypothesis import settings
 from anonpipe.storage import release
 from anonpipe.storage.versions import OutputPlace
 
+LONG = ("tests/flows/", "tests/test_campaign.py", "tests/attacks/", "tests/test_robustness.py", "tests/test_engine.py")
+"""Begun in this order by one process, so that one server and each thing that several tests share is made once."""
+
 
 @pytest.fixture(autouse=True)
 def private_folders(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -86,8 +89,8 @@ class Examples:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests of flows first: they wait for servers, and one process that has them to itself starts one server."""
-    items.sort(key=lambda item: "tests/flows/" not in item.nodeid)
+    """What takes seconds a test first: the other process takes tests from the end, and what it waits for is short."""
+    items.sort(key=lambda item: next((at for at, name in enumerate(LONG) if name in item.nodeid), len(LONG)))
 
 
 def pytest_collection_finish() -> None:
