@@ -21,7 +21,14 @@ import numpy as np
 import pandas as pd
 
 from tests.benchmarks.frontier.comparable import Kinds, plain
-from tests.benchmarks.frontier.measures import copies, cox_errors, membership, survival_errors, told_apart
+from tests.benchmarks.frontier.measures import (
+    copies,
+    cox_errors,
+    membership,
+    membership_of_units,
+    survival_errors,
+    told_apart,
+)
 from tests.benchmarks.frontier.peers import make_baselines, make_peers
 
 Figures = dict[str, float]
@@ -132,13 +139,14 @@ def _filled(frames: list[pd.DataFrame], kinds: Kinds) -> list[pd.DataFrame]:
 
 @dataclass(frozen=True)
 class Case:
-    """A release, what it was made of and who was left out, as plain tables."""
+    """A release, what it was made of and who was left out, as plain tables; and whose rows they are, where known."""
 
     original: pd.DataFrame
     released: pd.DataFrame
     control: pd.DataFrame
     table: dict[str, Any]
     attacks: int
+    units: dict[str, pd.Series]
 
     @property
     def kinds(self) -> Kinds:
@@ -155,7 +163,13 @@ def _told_from_control(case: Case) -> Figures:
 
 def _membership(case: Case) -> Figures:
     area, low, high = membership(case.original, case.control, case.released, case.kinds)
-    return {"membership": area, "membership_low": low, "membership_high": high}
+    found = {"membership": area, "membership_low": low, "membership_high": high}
+    if len(case.units) == 3:
+        names = ("original", "control", "released")
+        found["membership_units"] = membership_of_units(
+            [getattr(case, name) for name in names], [case.units[name] for name in names]
+        )
+    return found
 
 
 def _survival(case: Case) -> Figures:
@@ -183,11 +197,10 @@ MEASURES: dict[str, Callable[[Case], Figures]] = {
 
 def judge(folder: Path, about: dict[str, Any], table: dict[str, Any], attacks: int) -> Figures:
     """The figures of a release that are not known yet."""
-    tables = [
-        plain(pd.read_parquet(folder / about.get(name, f"{name}.parquet")), table["kinds"])
-        for name in ("original", "released", "control")
-    ]
-    case = Case(*tables, table, attacks)
+    names = ("original", "released", "control")
+    read = {name: pd.read_parquet(folder / about.get(name, f"{name}.parquet")) for name in names}
+    units = {name: frame[table["unit"]] for name, frame in read.items() if table["unit"] in frame}
+    case = Case(*(plain(frame, table["kinds"]) for frame in read.values()), table, attacks, units)
     figures: Figures = {}
     for name, measure in MEASURES.items():
         if name not in about.get("figures", {}):
@@ -213,7 +226,7 @@ def main() -> None:
         folder = given.folder.resolve()
         os.chdir(scratch)  # some tools leave logs where they are called
         if not given.own:
-            make_baselines(folder, given.draws)
+            make_baselines(folder, given.draws, table["unit"])
             make_peers(folder, table["kinds"], given.draws)
         for told in sorted((folder / "releases").glob("*.json")):
             about = json.loads(told.read_text())

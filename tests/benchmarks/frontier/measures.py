@@ -5,6 +5,7 @@ All take plain tables; see `comparable.plain`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from sklearn.neighbors import NearestNeighbors
 from threadpoolctl import threadpool_limits
 
-from tests.benchmarks.frontier.comparable import Kinds, points
+from tests.benchmarks.frontier.comparable import Kinds, by_unit, kind_of, plain, points
 
 FEW_AT_RISK = 10
 """A survival curve is compared while so many records of the original are at risk; beyond, one person makes a step."""
@@ -65,6 +66,13 @@ def membership(
     area = float(roc_auc_score(np.repeat([1, 0], [len(seen), len(unseen)]), np.concatenate(near)))
     half = 1.96 * _hanley(area, len(seen), len(unseen))
     return area, area - half, area + half
+
+
+def membership_of_units(sides: Sequence[pd.DataFrame], units: Sequence[pd.Series]) -> float:
+    """The same of whole units: members, others and released ones by their means, first and last values and rows."""
+    members, others, released = (by_unit(side, unit) for side, unit in zip(sides, units, strict=True))
+    kinds = {name: kind_of(column) for name, column in members.items()}
+    return membership(*(plain(side, kinds) for side in (members, others, released)), kinds)[0]
 
 
 def _hanley(area: float, positive: int, negative: int) -> float:
