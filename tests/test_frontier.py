@@ -161,13 +161,12 @@ def test_every_setting_is_a_job_on_the_made_tables(made, tmp_path):
     one = made(2_000)
     one.frame.to_parquet(tmp_path / "table.parquet")
     (tmp_path / "job.yaml").write_text(propose_job(str(tmp_path / "table.parquet"), "out", 5))
-    numbers = [name for name, kind in one.kinds.items() if kind != "categorical"]
     tried = list(grid())
     more = {"default of init": 1, "generalize": 1}
     assert len(tried) == sum(len(ks) * more.get(method, len(TRANSFORMS)) for method, ks, _ in METHODS)
     assert len({(setting.method, setting.k) for setting in tried}) == len(tried)
     for setting in tried:
-        given = [*one.settings, *setting.changes_of(numbers)]
+        given = [*one.settings, *setting.changes_of(one.numbers)]
         job = load_job(tmp_path / "job.yaml", dict(map(parse_setting, given)))
         assert job.k == setting.k
         assert parse_job(job.model_dump(mode="json")) == job
@@ -241,20 +240,16 @@ def test_order_of_years_is_a_rule_of_whole_units():
 def test_a_steward_s_rules_unit_and_weight_are_in_the_job(tmp_path, name):
     from anonpipe.job.model import load_job
 
-    table = load(name, 1)
+    table, known = load(name, 1), POPULATIONS[name](300, np.random.default_rng(0))
     table.frame.to_parquet(tmp_path / "table.parquet")
     (tmp_path / "job.yaml").write_text(propose_job(str(tmp_path / "table.parquet"), "out", 5))
-    job = load_job(tmp_path / "job.yaml", dict(map(parse_setting, table.settings)))
-    known = POPULATIONS[name](300, np.random.default_rng(0))
-    assert [*job.rules] == [*known.rules]
-    roles = {role: [each for each, said in job.columns.items() if said.role == role] for role in job_roles(job)}
-    assert roles.get("unit", []) == ([known.unit] if known.unit else [])
-    assert roles.get("sampling_weight", []) == ([known.weight] if known.weight else [])
+    for setting in grid(["local_synthesis, normal scores", "mdav + micro_perturbation"], [5]):
+        given = [*table.settings, *setting.changes_of(table.numbers)]
+        job = load_job(tmp_path / "job.yaml", dict(map(parse_setting, given)))
+        assert [*job.rules] == [*known.rules]
+        for role, column in (("unit", known.unit), ("sampling_weight", known.weight)):
+            assert [each for each, said in job.columns.items() if said.role == role] == [column] * bool(column)
     assert table.unit not in table.kinds
-
-
-def job_roles(job):
-    return {said.role for said in job.columns.values()}
 
 
 def test_new_tables_join_the_stored_cells_old_ones_keep_their_limits():

@@ -92,8 +92,7 @@ def count_broken(folder: Path, table: Table) -> None:
 
 
 def _anonymized(folder: Path, table: Table, setting: Setting, draw: int, gates: tuple[str, ...] = ()) -> Anonymized:
-    numbers = [name for name, kind in table.kinds.items() if kind != "categorical"]
-    changes = (*table.settings, *setting.changes_of(numbers), *gates)
+    changes = (*table.settings, *setting.changes_of(table.numbers), *gates)
     job = load_job(folder / "job.yaml", dict(map(parse_setting, changes)))
     os.environ["ANONPIPE_SECRET"] = hashlib.sha256(f"frontier {draw}".encode()).hexdigest()
     return anonymize(pd.read_parquet(folder / "original.parquet"), job)

@@ -39,6 +39,8 @@ class Table:
         takes every guess for right.
     unit
         Column of persons or households with several rows, who are split as wholes. Judges do not see it as a column.
+    weight
+        Column of survey weights.
     checks
         Which rows break a rule.
     """
@@ -51,6 +53,7 @@ class Table:
     event: tuple[str, Any] | None = None
     by: str | None = None
     unit: str | None = None
+    weight: str | None = None
     checks: Sequence[Callable[[pd.DataFrame], Any]] = ()
     kinds: dict[str, str] = field(default_factory=dict)
 
@@ -62,6 +65,11 @@ class Table:
         lost = tuple(f"columns.{name}." for name in names)
         settings = tuple(one for one in self.settings if not one.startswith(lost))
         return replace(self, frame=self.frame.drop(columns=list(names)), settings=settings, kinds={})
+
+    @property
+    def numbers(self) -> list[str]:
+        """Columns that are masked and no category."""
+        return [name for name, kind in self.kinds.items() if kind != "categorical" and name != self.weight]
 
     @property
     def described(self) -> dict[str, Any]:
@@ -193,12 +201,15 @@ def trial(rows: int = 20_000, seed: int = 1) -> Table:
 
 
 def population(name: str, secret: str, rows: int = 9_000, seed: int = 1) -> Table:
-    """A population with rules, and what its steward knows of it: kinds, unit, weight and rules."""
+    """A population with rules, and what its steward knows of it: kinds, unit, weight and rules.
+
+    No model is of units, of which `anonpipe init` proposes one where it does not see that they are any.
+    """
     one = POPULATIONS[name](rows, np.random.default_rng((seed, 3)))
     said = {f"columns.{column}.{key}": value for column, keys in one.columns.items() for key, value in keys.items()}
-    said |= one.more | {"rules": list(one.rules)}
+    said |= one.more | {"rules": list(one.rules)} | ({"analyses": []} if one.unit else {})
     settings = tuple(f"{key}={json.dumps(value)}" for key, value in said.items())
-    return Table(name, one.frame, secret, settings, unit=one.unit, checks=one.checks)
+    return Table(name, one.frame, secret, settings, unit=one.unit, weight=one.weight, checks=one.checks)
 
 
 AT_HAND: dict[str, Callable[[], Table]] = {
