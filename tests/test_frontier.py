@@ -210,6 +210,20 @@ def test_whole_units_are_recognised_where_single_rows_are_not():
     assert measures.membership_of_units((rows[0], rows[1], whole), (key, key, key)) > 0.95
 
 
+def test_rows_of_a_unit_do_not_tell_which_table_they_are_of():
+    """Other persons of the same population: what repeats in a person's rows gives both tables away otherwise."""
+
+    def persons(seed):
+        born, noise = np.random.default_rng(seed).standard_normal((2, 1_200))
+        return pd.DataFrame({"born": born[:300].repeat(4), "x": noise}), pd.Series(np.arange(300).repeat(4))
+
+    (one, its), (other, others) = persons(1), persons(2)
+    kinds = {"born": "numerical", "x": "numerical"}
+    assert measures.told_apart(one, other, kinds) > 0.8
+    assert measures.told_apart(one, other, kinds, units=(its, others)) == pytest.approx(0.5, abs=0.08)
+    assert measures.told_apart(one, other + 3, kinds, units=(its, None)) > 0.95
+
+
 @pytest.mark.parametrize("name", WITH_RULES)
 def test_broken_rules_are_counted_in_rows_of_all_tools(tmp_path, name):
     from tests.benchmarks.frontier.releases import count_broken

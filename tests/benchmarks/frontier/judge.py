@@ -154,11 +154,13 @@ class Case:
 
 
 def _told_apart(case: Case) -> Figures:
-    return {"told_apart": told_apart(case.original, case.released, case.kinds)}
+    units = case.units.get("original"), case.units.get("released")
+    return {"told_apart": told_apart(case.original, case.released, case.kinds, units=units)}
 
 
 def _told_from_control(case: Case) -> Figures:
-    return {"told_from_control": told_apart(case.control, case.released, case.kinds)}
+    units = case.units.get("control"), case.units.get("released")
+    return {"told_from_control": told_apart(case.control, case.released, case.kinds, units=units)}
 
 
 def _membership(case: Case) -> Figures:
