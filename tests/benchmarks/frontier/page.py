@@ -81,7 +81,7 @@ def wide(cells: pd.DataFrame) -> pd.DataFrame:
     found = cells.pivot(index=["table", "method", "k", "refused"], columns="measure", values="value")
     found = found.loc[list(dict.fromkeys(found.index))].astype(float).reset_index()
     who = [kind_of_setting(method) for method in found["method"]]
-    return found.assign(who=who, k=pd.to_numeric(found["k"]).fillna(0), refused=found["refused"] == "true")
+    return found.assign(who=who, k=pd.to_numeric(found["k"]).fillna(0).astype(int), refused=found["refused"] == "true")
 
 
 def kind_of_setting(method: str) -> str:

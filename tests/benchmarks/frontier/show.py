@@ -25,7 +25,7 @@ SHOWN = {
     "singling": "single 1", "singling_many": "single 4", "linkability": "linkable", "inference": "inferred",
 }  # fmt: skip
 """Measures of the printed table, and their headings; the files hold all."""
-_ACROSS = 4
+_ACROSS = 5
 """Most panels beside one another."""
 _MARKERS = "osD^vP*X<>ph8d"
 
