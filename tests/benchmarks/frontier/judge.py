@@ -78,7 +78,8 @@ def of_anonymeter(
     Singling out is tried on as many records of the original as the control has:
     whether one record fits a predicate depends on how many there are, and what
     anonymeter does about that finds a risk of 0.17 to 0.20 in other samples of
-    the population (pima, flights).
+    the population (pima, flights). By one column it is not the same again for
+    the same tables: polars gives it distinct values in random order.
     """
     from anonymeter.evaluators import InferenceEvaluator, LinkabilityEvaluator, SinglingOutEvaluator
 

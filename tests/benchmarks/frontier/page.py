@@ -122,8 +122,7 @@ def totals(cells: pd.DataFrame) -> str:
 
 def ranges(cells: pd.DataFrame) -> str:
     """Lowest and highest mean over the tables; and the share of tables whose gates refuse the setting."""
-    judged = [measure for measure in dict.fromkeys(cells["measure"]) if measure not in WITHOUT_CRITERION]
-    measures = [*judged, "told_from_control"]
+    measures = [measure for measure in dict.fromkeys(cells["measure"]) if measure not in WITHOUT_CRITERION]
     lines = [_row("", ["refused", *(SHOWN[measure] for measure in measures)]), _rule(len(measures) + 1)]
     for (method, k), own in cells.groupby(["method", "k"], sort=False):
         refused = own.drop_duplicates("table")["refused"]
