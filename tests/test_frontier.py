@@ -266,7 +266,7 @@ def test_a_steward_s_rules_unit_and_weight_are_in_the_job(tmp_path, name):
     assert table.unit not in table.kinds
 
 
-def test_new_tables_join_the_stored_cells_old_ones_keep_their_limits():
+def test_new_tables_join_the_stored_cells():
     figures = {"who": "anonpipe", "method": METHODS[0][0], "k": 5, "refused": False, **GOOD, "copies": 0.003}
     half = {"who": "baseline", "method": show.HALVES, "k": 0, "refused": False, **HALVES}
     both = [figures | {"table": "old"}, half | {"table": "old"}]
