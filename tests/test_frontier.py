@@ -18,12 +18,14 @@ from tests.benchmarks.frontier import cart, known_cases, measures, peers, show
 from tests.benchmarks.frontier.__main__ import JUDGES
 from tests.benchmarks.frontier.comparable import plain, points
 from tests.benchmarks.frontier.criteria import CRITERIA, judged
-from tests.benchmarks.frontier.page import PAGE, cells, page, read
+from tests.benchmarks.frontier.page import PAGE, cells, page, read, remeasured, wide
 from tests.benchmarks.frontier.settings import METHODS, TRANSFORMS, grid
-from tests.benchmarks.frontier.tables import capped, costs, halves, trial
+from tests.benchmarks.frontier.tables import WITH_RULES, capped, costs, halves, load, trial
+from tests.benchmarks.populations import POPULATIONS, broken
 
 KINDS = {"x": "numerical", "y": "numerical", "c": "categorical"}
 HALVES = {"shapes": 0.99, "told_apart": 0.5, "survival": 0.03, "survival_by": 0.1, "copies": 0.002, "membership": 0.5}
+HALVES |= {"membership_units": 0.5, "broken": 0.0}
 GOOD = HALVES | {"shapes": 0.999, "linked": 0.002, "singling_surely": -0.01, "singling_many_surely": 0.0}
 
 
@@ -132,7 +134,8 @@ WORSE = {
     "re-identification": {"linked": 0.011}, "membership (AUC)": {"membership": 0.521},
     "singling out, one column: low end beyond control": {"singling_surely": 0.001},
     "singling out, four columns: low end beyond control": {"singling_many_surely": 0.001},
-    "exact copies": {"copies": 0.003},
+    "exact copies": {"copies": 0.003}, "membership of whole units (AUC)": {"membership_units": 0.521},
+    "rows that break a rule": {"broken": 0.0001},
 }  # fmt: skip
 
 
@@ -146,8 +149,9 @@ def test_what_is_not_measured_does_not_pass():
     without = {name: value for name, value in GOOD.items() if name != "linked"}
     [one] = [one for one in judged(without, HALVES) if one.title == "re-identification"]
     assert (one.passed, one.outcome) == (False, "not measured")
-    plain_halves = {name: value for name, value in HALVES.items() if not name.startswith("survival")}
-    assert not any(one.title.startswith("survival") for one in judged(GOOD, plain_halves))
+    some = {"survival", "survival_by", "membership_units", "broken"}
+    plain_halves = {name: value for name, value in HALVES.items() if name not in some}
+    assert {one.measure for one in judged(GOOD, HALVES)} - {one.measure for one in judged(GOOD, plain_halves)} == some
 
 
 @pytest.mark.parametrize("made", [costs, trial])
@@ -157,16 +161,134 @@ def test_every_setting_is_a_job_on_the_made_tables(made, tmp_path):
     one = made(2_000)
     one.frame.to_parquet(tmp_path / "table.parquet")
     (tmp_path / "job.yaml").write_text(propose_job(str(tmp_path / "table.parquet"), "out", 5))
-    numbers = [name for name, kind in one.kinds.items() if kind != "categorical"]
     tried = list(grid())
     more = {"default of init": 1, "generalize": 1}
     assert len(tried) == sum(len(ks) * more.get(method, len(TRANSFORMS)) for method, ks, _ in METHODS)
     assert len({(setting.method, setting.k) for setting in tried}) == len(tried)
     for setting in tried:
-        given = [*one.settings, *setting.changes_of(numbers)]
+        given = [*one.settings, *setting.changes_of(one.numbers)]
         job = load_job(tmp_path / "job.yaml", dict(map(parse_setting, given)))
         assert job.k == setting.k
         assert parse_job(job.model_dump(mode="json")) == job
+
+
+def in_units(first, rows=90):
+    """Units of one to four rows, whose number no row of another part has."""
+    size = np.arange(rows) % 4 + 1
+    return pd.DataFrame({"unit": np.repeat(np.arange(first, first + rows), size)}).assign(row=lambda t: t.index)
+
+
+def test_units_stay_whole_and_in_order_in_every_split(tmp_path):
+    frame = in_units(0)
+    mixed = frame.sample(frac=1, random_state=0)
+    for parts in (halves(mixed, 0.7, 3, "unit"), (capped(mixed, 100, 1, "unit"), mixed)):
+        assert parts[0]["unit"].nunique() == (63 if len(parts[1]) < len(mixed) else 40)
+        for unit, rows in parts[0].groupby("unit"):
+            assert [*rows["row"]] == [*mixed["row"][mixed["unit"] == unit]]
+    (tmp_path / "releases").mkdir()
+    frame.to_parquet(tmp_path / "original.parquet")
+    in_units(500).to_parquet(tmp_path / "control.parquet")
+    peers.make_baselines(tmp_path, 2, "unit")
+    for told in (tmp_path / "releases").glob("*.json"):
+        about = json.loads(told.read_text())
+        sides = [pd.read_parquet(tmp_path / about[key]) for key in ("original", "control", "released") if key in about]
+        assert not set(sides[0]["unit"]) & set(sides[1]["unit"])
+        assert [side["unit"].nunique() for side in sides] == [45, 45]
+        assert sum(map(len, sides)) == len(frame)
+
+
+def test_whole_units_are_recognised_where_single_rows_are_not():
+    """Rows of other persons side by side: each is a member's, no unit is."""
+    rng = np.random.default_rng(0)
+    rows = [pd.DataFrame({"x": rng.standard_normal(1_200), "y": rng.standard_normal(1_200)}) for _ in range(2)]
+    key = pd.Series(np.repeat(np.arange(400), 3))
+    mixed = rows[0].sample(frac=1, random_state=1).reset_index(drop=True)
+    kinds = {"x": "numerical", "y": "numerical"}
+    assert measures.membership(rows[0], rows[1], mixed, kinds)[0] > 0.95
+    assert measures.membership_of_units((rows[0], rows[1], mixed), (key, key, key)) == pytest.approx(0.5, abs=0.08)
+    whole = rows[0].loc[np.repeat(rng.permutation(400), 3) * 3 + np.tile([0, 1, 2], 400)]
+    assert measures.membership_of_units((rows[0], rows[1], whole), (key, key, key)) > 0.95
+
+
+def test_rows_of_a_unit_do_not_tell_which_table_they_are_of():
+    """Other persons of the same population: what repeats in a person's rows gives both tables away otherwise."""
+
+    def persons(seed):
+        born, noise = np.random.default_rng(seed).standard_normal((2, 1_200))
+        return pd.DataFrame({"born": born[:300].repeat(4), "x": noise}), pd.Series(np.arange(300).repeat(4))
+
+    (one, its), (other, others) = persons(1), persons(2)
+    kinds = {"born": "numerical", "x": "numerical"}
+    assert measures.told_apart(one, other, kinds) > 0.57
+    assert measures.told_apart(one, other, kinds, units=(its, others)) == pytest.approx(0.5, abs=0.04)
+    assert measures.told_apart(one, other + 3, kinds, units=(its, None)) > 0.95
+
+
+@pytest.mark.parametrize("name", WITH_RULES)
+def test_broken_rules_are_counted_in_rows_of_all_tools(tmp_path, name):
+    from tests.benchmarks.frontier.releases import count_broken
+
+    table = load(name, 1)
+    column = next(each for each in ("net", "income", "employees") if each in table.kinds)
+    worse = table.frame.copy()
+    worse.loc[:9, column] += 1
+    (tmp_path / "releases").mkdir()
+    for about, frame in (("own", table.frame), ("worse", worse), ("peer", plain(worse, table.kinds))):
+        frame.to_parquet(tmp_path / "releases" / f"{about}.parquet")
+        told = {"released": f"releases/{about}.parquet", "figures": {"shapes": 1.0}}
+        (tmp_path / "releases" / f"{about}.json").write_text(json.dumps(told))
+    count_broken(tmp_path, table)
+    found = {told.stem: json.loads(told.read_text())["figures"] for told in (tmp_path / "releases").glob("*.json")}
+    assert found["own"] == {"shapes": 1.0, "broken": 0.0}
+    assert found["worse"]["broken"] == found["peer"]["broken"] == 10 / len(worse)
+
+
+def test_order_of_years_is_a_rule_of_whole_units():
+    table = load("panel", 1)
+    assert broken(table.frame, table.checks) == 0
+    assert broken(table.frame.iloc[::-1], table.checks) > 0.5
+    assert broken(table.frame.iloc[::-1].drop(columns="person"), table.checks) == 0
+
+
+@pytest.mark.parametrize("name", WITH_RULES)
+def test_a_steward_s_rules_unit_and_weight_are_in_the_job(tmp_path, name):
+    from anonpipe.job.model import load_job
+
+    table, known = load(name, 1), POPULATIONS[name](300, np.random.default_rng(0))
+    table.frame.to_parquet(tmp_path / "table.parquet")
+    (tmp_path / "job.yaml").write_text(propose_job(str(tmp_path / "table.parquet"), "out", 5))
+    for setting in grid(["local_synthesis, normal scores", "mdav + micro_perturbation"], [5]):
+        given = [*table.settings, *setting.changes_of(table.numbers)]
+        job = load_job(tmp_path / "job.yaml", dict(map(parse_setting, given)))
+        assert [*job.rules] == [*known.rules]
+        for role, column in (("unit", known.unit), ("sampling_weight", known.weight)):
+            assert [each for each, said in job.columns.items() if said.role == role] == [column] * bool(column)
+    assert table.unit not in table.kinds
+
+
+def test_new_tables_join_the_stored_cells():
+    figures = {"who": "anonpipe", "method": METHODS[0][0], "k": 5, "refused": False, **GOOD, "copies": 0.003}
+    half = {"who": "baseline", "method": show.HALVES, "k": 0, "refused": False, **HALVES}
+    both = [figures | {"table": "old"}, half | {"table": "old"}]
+    stored = cells(pd.DataFrame(both))
+    again = pd.DataFrame(
+        [both[0] | {"shapes": 0.9}, figures | {"table": "new"}, half | {"table": "new", "copies": 1.0}]
+    )
+    found = remeasured(again, stored).set_index(["table", "method", "measure"])
+    assert found.index.is_unique
+    assert [*found.loc[("old", METHODS[0][0], "shapes"), ["value", "outcome"]]] == ["0.9000", "missed"]
+    assert found.loc[("old", METHODS[0][0], "copies"), "outcome"] == "missed"
+    assert found.loc[("new", METHODS[0][0], "copies"), "outcome"] == "met"
+    assert found.loc[("new", show.HALVES, "copies"), "value"] == "1.0000"
+
+
+def test_the_stored_cells_are_rows_of_settings_again():
+    made = wide(read())
+    assert set(made["who"]) == {"anonpipe", "peer", "baseline"}
+    assert not made.duplicated(["table", "method", "k"]).any()
+    row = made[(made["table"] == "pima") & (made["method"] == "SDV Gaussian copula")].iloc[0]
+    cell = read().set_index(["table", "method", "measure"]).loc[("pima", "SDV Gaussian copula", "pairs"), "value"]
+    assert (row["who"], row["k"], row["refused"], row["pairs"]) == ("peer", 0, False, float(cell))
 
 
 def test_baselines_share_no_row_with_their_counterpart(tmp_path):

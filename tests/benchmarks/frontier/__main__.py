@@ -42,7 +42,7 @@ from pathlib import Path
 
 from tests.benchmarks.frontier import show
 from tests.benchmarks.frontier.page import FIGURES, cells, read, remeasured
-from tests.benchmarks.frontier.releases import prepare, release
+from tests.benchmarks.frontier.releases import count_broken, prepare, release
 from tests.benchmarks.frontier.settings import grid
 from tests.benchmarks.frontier.tables import AT_HAND, MADE, capped, load
 
@@ -63,7 +63,7 @@ def main() -> None:
             except FileNotFoundError as error:
                 print(f"{name}: left out, {error}", flush=True)
                 continue
-            _try(folder / name, replace(table, frame=capped(table.frame, given.rows, given.seed)), given)
+            _try(folder / name, replace(table, frame=capped(table.frame, given.rows, given.seed, table.unit)), given)
             _write(folder, given.out, given.own)
     if not given.own:
         print((given.out / "frontier.txt").read_text())
@@ -123,6 +123,7 @@ def _try(folder: Path, table, given: argparse.Namespace) -> None:
     judge = [str(given.judges), "-m", "tests.benchmarks.frontier.judge", str(folder)]
     options = ["--draws", str(given.draws), "--attacks", str(given.attacks), *["--own"] * given.own]
     subprocess.run([*judge, *options], env=os.environ | {"PYTHONPATH": str(REPOSITORY)}, check=True)
+    count_broken(folder, table)
 
 
 def _write(folder: Path, out: Path, own: bool) -> None:

@@ -41,6 +41,41 @@ def _column(values: pd.Series, kind: str) -> pd.Series:
     return pd.to_numeric(values).astype(float)
 
 
+def shuffled(frame: pd.DataFrame, rng: np.random.Generator, unit: str | None = None) -> list[np.ndarray]:
+    """The places of each row, or of each unit's rows, in random order."""
+    if unit is None:
+        return list(rng.permutation(len(frame))[:, None])
+    places = list(frame.groupby(unit, sort=False).indices.values())
+    return [places[at] for at in rng.permutation(len(places))]
+
+
+def kind_of(column: pd.Series) -> str:
+    """What a column is to a judge; a number of two values is a category.
+
+    Examples
+    --------
+    >>> [kind_of(pd.Series(values)) for values in ([1.5, 2, 3], ["a", "b", "c"], [True, False], [0, 1, 1])]
+    ['numerical', 'categorical', 'categorical', 'categorical']
+    """
+    if pd.api.types.is_datetime64_any_dtype(column):
+        return "date"
+    return "numerical" if pd.api.types.is_numeric_dtype(column) and column.nunique() > 2 else "categorical"
+
+
+def numbers_of(frame: pd.DataFrame) -> pd.DataFrame:
+    """All columns as numbers, dates as days and categories as codes."""
+    kinds = {name: kind_of(column) for name, column in frame.items()}
+    found = plain(frame, kinds)
+    return found.assign(**{name: found[name].rank(method="dense") for name in found if kinds[name] == "categorical"})
+
+
+def by_unit(frame: pd.DataFrame, key: pd.Series) -> pd.DataFrame:
+    """Of each unit the number of rows, and mean, first and last value of each column."""
+    groups = numbers_of(frame).groupby(key.to_numpy(), sort=False)
+    parts = [getattr(groups, how)().add_suffix(f" {how}") for how in ("mean", "first", "last")]
+    return pd.concat([*parts, groups.size().rename("rows")], axis=1).reset_index(drop=True)
+
+
 def points(frames: list[pd.DataFrame], kinds: Kinds) -> list[np.ndarray]:
     """Rows of several plain tables as points: ranks among the rows of the first, in 0 to 1; categories 0 or 1 / sqrt 2.
 

@@ -82,11 +82,15 @@ CRITERIA = (
         lambda _: 0.0,
     ),
     Criterion("exact copies", "copies", _of("copies"), _halves("copies")),
+    Criterion("membership of whole units (AUC)", "membership_units", _of("membership_units"), lambda _: 0.52),
+    Criterion("rows that break a rule", "broken", _of("broken"), lambda _: 0.0),
 )
+
+OF_SOME_TABLES = ("survival", "survival_by", "membership_units", "broken")
 
 
 def judged(figures: Figures, halves: Figures) -> list[Judged]:
-    """All criteria that apply to a table: those of survival only where two halves of it have a curve.
+    """All criteria that apply to a table: of survival, units and rules only what two halves of it have, too.
 
     Examples
     --------
@@ -95,4 +99,5 @@ def judged(figures: Figures, halves: Figures) -> list[Judged]:
     ('failed', -0.005)
     """
     found = [criterion.judge(figures, halves) for criterion in CRITERIA]
-    return [one for one in found if not (one.title.startswith("survival") and math.isnan(one.limit))]
+    left_out = {name for name in OF_SOME_TABLES if math.isnan(halves.get(name, math.nan))}
+    return [one for one in found if one.measure not in left_out]

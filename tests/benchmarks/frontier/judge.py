@@ -21,7 +21,14 @@ import numpy as np
 import pandas as pd
 
 from tests.benchmarks.frontier.comparable import Kinds, plain
-from tests.benchmarks.frontier.measures import copies, cox_errors, membership, survival_errors, told_apart
+from tests.benchmarks.frontier.measures import (
+    copies,
+    cox_errors,
+    membership,
+    membership_of_units,
+    survival_errors,
+    told_apart,
+)
 from tests.benchmarks.frontier.peers import make_baselines, make_peers
 
 Figures = dict[str, float]
@@ -71,7 +78,8 @@ def of_anonymeter(
     Singling out is tried on as many records of the original as the control has:
     whether one record fits a predicate depends on how many there are, and what
     anonymeter does about that finds a risk of 0.17 to 0.20 in other samples of
-    the population (pima, flights).
+    the population (pima, flights). By one column it is not the same again for
+    the same tables: polars gives it distinct values in random order.
     """
     from anonymeter.evaluators import InferenceEvaluator, LinkabilityEvaluator, SinglingOutEvaluator
 
@@ -132,13 +140,14 @@ def _filled(frames: list[pd.DataFrame], kinds: Kinds) -> list[pd.DataFrame]:
 
 @dataclass(frozen=True)
 class Case:
-    """A release, what it was made of and who was left out, as plain tables."""
+    """A release, what it was made of and who was left out, as plain tables; and whose rows they are, where known."""
 
     original: pd.DataFrame
     released: pd.DataFrame
     control: pd.DataFrame
     table: dict[str, Any]
     attacks: int
+    units: dict[str, pd.Series]
 
     @property
     def kinds(self) -> Kinds:
@@ -146,16 +155,24 @@ class Case:
 
 
 def _told_apart(case: Case) -> Figures:
-    return {"told_apart": told_apart(case.original, case.released, case.kinds)}
+    units = case.units.get("original"), case.units.get("released")
+    return {"told_apart": told_apart(case.original, case.released, case.kinds, units=units)}
 
 
 def _told_from_control(case: Case) -> Figures:
-    return {"told_from_control": told_apart(case.control, case.released, case.kinds)}
+    units = case.units.get("control"), case.units.get("released")
+    return {"told_from_control": told_apart(case.control, case.released, case.kinds, units=units)}
 
 
 def _membership(case: Case) -> Figures:
     area, low, high = membership(case.original, case.control, case.released, case.kinds)
-    return {"membership": area, "membership_low": low, "membership_high": high}
+    found = {"membership": area, "membership_low": low, "membership_high": high}
+    if len(case.units) == 3:
+        names = ("original", "control", "released")
+        found["membership_units"] = membership_of_units(
+            [getattr(case, name) for name in names], [case.units[name] for name in names]
+        )
+    return found
 
 
 def _survival(case: Case) -> Figures:
@@ -183,11 +200,10 @@ MEASURES: dict[str, Callable[[Case], Figures]] = {
 
 def judge(folder: Path, about: dict[str, Any], table: dict[str, Any], attacks: int) -> Figures:
     """The figures of a release that are not known yet."""
-    tables = [
-        plain(pd.read_parquet(folder / about.get(name, f"{name}.parquet")), table["kinds"])
-        for name in ("original", "released", "control")
-    ]
-    case = Case(*tables, table, attacks)
+    names = ("original", "released", "control")
+    read = {name: pd.read_parquet(folder / about.get(name, f"{name}.parquet")) for name in names}
+    units = {name: frame[table["unit"]] for name, frame in read.items() if table["unit"] in frame}
+    case = Case(*(plain(frame, table["kinds"]) for frame in read.values()), table, attacks, units)
     figures: Figures = {}
     for name, measure in MEASURES.items():
         if name not in about.get("figures", {}):
@@ -213,7 +229,7 @@ def main() -> None:
         folder = given.folder.resolve()
         os.chdir(scratch)  # some tools leave logs where they are called
         if not given.own:
-            make_baselines(folder, given.draws)
+            make_baselines(folder, given.draws, table["unit"])
             make_peers(folder, table["kinds"], given.draws)
         for told in sorted((folder / "releases").glob("*.json")):
             about = json.loads(told.read_text())

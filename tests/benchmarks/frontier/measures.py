@@ -5,17 +5,18 @@ All take plain tables; see `comparable.plain`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.metrics import roc_auc_score
-from sklearn.model_selection import StratifiedKFold, cross_val_predict
+from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold, cross_val_predict
 from sklearn.neighbors import NearestNeighbors
 from threadpoolctl import threadpool_limits
 
-from tests.benchmarks.frontier.comparable import Kinds, points
+from tests.benchmarks.frontier.comparable import Kinds, by_unit, kind_of, plain, points
 
 FEW_AT_RISK = 10
 """A survival curve is compared while so many records of the original are at risk; beyond, one person makes a step."""
@@ -23,23 +24,41 @@ FEW_RECORDS = 50
 """A category with fewer records has no survival curve and no coefficient of its own."""
 
 
-def told_apart(original: pd.DataFrame, released: pd.DataFrame, kinds: Kinds, seed: int = 0) -> float:
+Units = tuple[pd.Series | None, pd.Series | None]
+"""Whose rows those of two tables are, where they say so."""
+
+
+def told_apart(
+    original: pd.DataFrame, released: pd.DataFrame, kinds: Kinds, seed: int = 0, units: Units = (None, None)
+) -> float:
     """Area under the curve of gradient boosting that tells released rows from original ones, five-fold; 0.5 is chance.
 
     Below 0.5 lie tables whose rows are near copies of the original ones: the
     twin of a left-out row is among those that are learnt from, with the other
-    label.
+    label. Rows of a unit are in one fold: they are alike, and another one would tell whose table they are of.
     """
     rows = min(len(original), len(released))
-    both = pd.concat([one.sample(rows, random_state=seed) for one in (original, released)], ignore_index=True)
+    drawn = [one.sample(rows, random_state=seed) for one in (original, released)]
+    both = pd.concat(drawn, ignore_index=True)
     label = np.repeat([0, 1], rows)
     categories = [kind == "categorical" for kind in kinds.values()]
     table = np.column_stack([_codes(both[name], kind) for name, kind in kinds.items()])
     model = HistGradientBoostingClassifier(max_iter=100, categorical_features=categories, random_state=seed)
-    folds = StratifiedKFold(5, shuffle=True, random_state=seed)
+    grouped = any(unit is not None for unit in units)
+    folds = (StratifiedGroupKFold if grouped else StratifiedKFold)(5, shuffle=True, random_state=seed)
+    groups = _groups(drawn, units) if grouped else None
     with threadpool_limits(1):  # on a machine in use, its threads wait for one another, a hundred times as long
-        score = cross_val_predict(model, table, label, cv=folds, method="predict_proba")[:, 1]
+        score = cross_val_predict(model, table, label, groups=groups, cv=folds, method="predict_proba")[:, 1]
     return float(roc_auc_score(label, score))
+
+
+def _groups(drawn: Sequence[pd.DataFrame], units: Units) -> np.ndarray:
+    """A number for each unit of either table; rows of a table that does not say whose they are have one each."""
+    keys = [
+        side.index if unit is None else unit.to_numpy()[side.index] for side, unit in zip(drawn, units, strict=True)
+    ]
+    codes = [np.unique(key, return_inverse=True)[1] for key in keys]
+    return np.concatenate([codes[0], codes[1] + len(drawn[0])])
 
 
 def _codes(values: pd.Series, kind: str) -> np.ndarray:
@@ -65,6 +84,13 @@ def membership(
     area = float(roc_auc_score(np.repeat([1, 0], [len(seen), len(unseen)]), np.concatenate(near)))
     half = 1.96 * _hanley(area, len(seen), len(unseen))
     return area, area - half, area + half
+
+
+def membership_of_units(sides: Sequence[pd.DataFrame], units: Sequence[pd.Series]) -> float:
+    """The same of whole units: members, others and released ones by their means, first and last values and rows."""
+    members, others, released = (by_unit(side, unit) for side, unit in zip(sides, units, strict=True))
+    kinds = {name: kind_of(column) for name, column in members.items()}
+    return membership(*(plain(side, kinds) for side in (members, others, released)), kinds)[0]
 
 
 def _hanley(area: float, positive: int, negative: int) -> float:

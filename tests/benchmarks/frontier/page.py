@@ -1,8 +1,8 @@
-"""docs/frontier.md, from its text (`page.md` beside this file) and the figures in data/frontier.csv.
+"""docs/frontier.md and its map, from its text (`page.md` beside this file) and the figures in data/frontier.csv.
 
     python -m tests.benchmarks.frontier.page
 
-The benchmark writes a new `cells.csv`; copied to data/frontier.csv, this command puts it into the page.
+The benchmark writes a new `cells.csv`; copied to data/frontier.csv, this command puts it into both.
 """
 
 from __future__ import annotations
@@ -14,16 +14,18 @@ from typing import Any
 import pandas as pd
 
 from tests.benchmarks.frontier.criteria import judged
-from tests.benchmarks.frontier.show import HALVES, SHOWN, title
+from tests.benchmarks.frontier.peers import BASELINES, DEEP, PEERS
+from tests.benchmarks.frontier.show import HALVES, SHOWN, draw_map, title
 
 ROOT = Path(__file__).resolve().parents[3]
 FIGURES = ROOT / "data" / "frontier.csv"
 PAGE = ROOT / "docs" / "frontier.md"
+MAP = ROOT / "data" / "frontier.png"
 TEXT = Path(__file__).with_name("page.md")
 DEFAULT = "local_synthesis, normal scores"
 
 WITHOUT_CRITERION = ("told_from_control", "pairs", "inference")
-PRECISE = ("shapes", "linked", "copies")  # One digit more: their limits are close to all figures
+PRECISE = ("shapes", "linked", "copies", "broken")  # One digit more: their limits are close to all figures
 
 
 def page(cells: pd.DataFrame) -> str:
@@ -64,14 +66,27 @@ def cells(summary: pd.DataFrame) -> pd.DataFrame:
 
 
 def remeasured(summary: pd.DataFrame, stored: pd.DataFrame) -> pd.DataFrame:
-    """Stored cells with those of the settings that were measured again, judged by the stored halves."""
-    halves = stored[stored["method"] == HALVES].pivot(index="table", columns="measure", values="value")
-    halves = halves.astype(float).reset_index().assign(method=HALVES, k=0, refused=False)
+    """Stored cells with those of what was measured again, judged by its halves, else by the stored ones."""
+    now = summary.loc[summary["method"] == HALVES, "table"]
+    halves = wide(stored[(stored["method"] == HALVES) & ~stored["table"].isin(now)])
     keys = ["table", "method", "k"]
     new = cells(pd.concat([summary, halves], ignore_index=True))
-    new = dict(list(new[new["method"] != HALVES].groupby(keys)))
+    new = dict(list(new[(new["method"] != HALVES) | new["table"].isin(now)].groupby(keys, sort=False)))
     kept = [new.pop(key, part) for key, part in stored.groupby(keys, sort=False)]
     return pd.concat([*kept, *new.values()], ignore_index=True)
+
+
+def wide(cells: pd.DataFrame) -> pd.DataFrame:
+    """A row a table and setting, as `show.summary` has them, from stored cells."""
+    found = cells.pivot(index=["table", "method", "k", "refused"], columns="measure", values="value")
+    found = found.loc[list(dict.fromkeys(found.index))].astype(float).reset_index()
+    who = [kind_of_setting(method) for method in found["method"]]
+    return found.assign(who=who, k=pd.to_numeric(found["k"]).fillna(0).astype(int), refused=found["refused"] == "true")
+
+
+def kind_of_setting(method: str) -> str:
+    """Whether it is a setting of anonpipe, a peer or a baseline."""
+    return "baseline" if method in BASELINES else "peer" if method in PEERS | DEEP else "anonpipe"
 
 
 def outcomes(summary: pd.DataFrame) -> Iterator[tuple[dict[str, Any], dict[str, bool | None]]]:
@@ -107,8 +122,7 @@ def totals(cells: pd.DataFrame) -> str:
 
 def ranges(cells: pd.DataFrame) -> str:
     """Lowest and highest mean over the tables; and the share of tables whose gates refuse the setting."""
-    judged = [measure for measure in dict.fromkeys(cells["measure"]) if measure not in WITHOUT_CRITERION]
-    measures = [*judged, "told_from_control"]
+    measures = [measure for measure in dict.fromkeys(cells["measure"]) if measure not in WITHOUT_CRITERION]
     lines = [_row("", ["refused", *(SHOWN[measure] for measure in measures)]), _rule(len(measures) + 1)]
     for (method, k), own in cells.groupby(["method", "k"], sort=False):
         refused = own.drop_duplicates("table")["refused"]
@@ -138,3 +152,4 @@ def _rule(columns: int) -> str:
 
 if __name__ == "__main__":
     PAGE.write_text(page(read()), encoding="utf-8")
+    draw_map(wide(read()), MAP)

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from tests.benchmarks.frontier.cart import sequential_cart
-from tests.benchmarks.frontier.comparable import Kinds, plain
+from tests.benchmarks.frontier.comparable import Kinds, plain, shuffled
 
 Maker = Callable[[pd.DataFrame, Kinds, int], pd.DataFrame]
 
@@ -69,6 +69,9 @@ DEEP: dict[str, Maker] = {"SDV TVAE": tvae, "SDV CTGAN": ctgan}
 """Where torch is installed (`requirements_deep.txt`)."""
 
 
+BASELINES = ("two halves of the original", "another sample")
+
+
 def make_peers(folder: Path, kinds: Kinds, draws: int) -> None:
     """Write the releases of all peers that are not there yet."""
     original = plain(pd.read_parquet(folder / "original.parquet"), kinds)
@@ -89,24 +92,25 @@ def make_peers(folder: Path, kinds: Kinds, draws: int) -> None:
             told.write_text(json.dumps(about))
 
 
-def make_baselines(folder: Path, draws: int) -> None:
+def make_baselines(folder: Path, draws: int, unit: str | None = None) -> None:
     """Write halves of the original, one taken for the release of the other, and another sample: halves of the control.
 
-    Of the control, one half is the release and the other is the control of the attacks.
+    Of the control, one half is the release and the other is the control of the attacks. Units stay whole.
     """
     original, control = (pd.read_parquet(folder / f"{name}.parquet") for name in ("original", "control"))
     for draw in range(draws):
         rng = np.random.default_rng((7, draw))
         for name, whole, keys in (
-            ("two halves of the original", original, ("original", "released")),
-            ("another sample", control, ("control", "released")),
+            (BASELINES[0], original, ("original", "released")),
+            (BASELINES[1], control, ("control", "released")),
         ):
             told = folder / "releases" / f"{name}, {draw}.json".replace(" ", "_")
-            order = rng.permutation(len(whole))
+            parts = shuffled(whole, rng, unit)
             if told.exists():
                 continue
             about: dict[str, Any] = {"who": "baseline", "method": name, "k": None, "draw": draw, "refused": False}
-            for key, rows in zip(keys, np.array_split(order, 2), strict=True):
+            middle = -(-len(parts) // 2)
+            for key, rows in zip(keys, (parts[:middle], parts[middle:]), strict=True):
                 about[key] = f"releases/{told.stem}_{key}.parquet"
-                whole.iloc[rows].to_parquet(folder / about[key])
+                whole.iloc[np.concatenate(rows)].to_parquet(folder / about[key])
             told.write_text(json.dumps(about))

@@ -22,6 +22,7 @@ from anonpipe.verify import words
 from anonpipe.verify.catalogue import GATES
 from tests.benchmarks.frontier.settings import Setting
 from tests.benchmarks.frontier.tables import Table, halves
+from tests.benchmarks.populations import broken
 
 OPEN = (
     *(f"gates.{name}={'null' if gate.figures else gate.most or 1_000_000_000}" for name, gate in GATES.items()),
@@ -40,11 +41,12 @@ def prepare(folder: Path, table: Table, seed: int) -> Table:
     """
     (folder / "releases").mkdir(mode=0o700, parents=True, exist_ok=True)
     if not (folder / "table.json").exists():
-        for name, rows in zip(("original", "control"), halves(table.frame, 0.7, seed), strict=True):
+        for name, rows in zip(("original", "control"), halves(table.frame, 0.7, seed, table.unit), strict=True):
             rows.to_parquet(folder / f"{name}.parquet")
         (folder / "job.yaml").write_text(propose_job(str(folder / "original.parquet"), str(folder / "out"), 5))
     columns = yaml.safe_load((folder / "job.yaml").read_text())["columns"]
-    left = table.without([name for name, said in columns.items() if said["role"] in ("dropped", "identifier")])
+    unreleased = [name for name, said in columns.items() if said["role"] in ("dropped", "identifier")]
+    left = table.without([name for name in unreleased if name != table.unit])
     (folder / "table.json").write_text(json.dumps(left.described))
     return left
 
@@ -79,9 +81,18 @@ def release(folder: Path, table: Table, setting: Setting, draw: int) -> dict[str
     return about
 
 
+def count_broken(folder: Path, table: Table) -> None:
+    """Of a table with rules, add to the figures of every release the share of its rows that break one."""
+    for told in (folder / "releases").glob("*.json") if table.checks else ():
+        about = json.loads(told.read_text())
+        if "released" in about and "broken" not in about.get("figures", {}):
+            share = broken(pd.read_parquet(folder / about["released"]), table.checks)
+            about["figures"] = about.get("figures", {}) | {"broken": share}
+            told.write_text(json.dumps(about))
+
+
 def _anonymized(folder: Path, table: Table, setting: Setting, draw: int, gates: tuple[str, ...] = ()) -> Anonymized:
-    numbers = [name for name, kind in table.kinds.items() if kind != "categorical"]
-    changes = (*table.settings, *setting.changes_of(numbers), *gates)
+    changes = (*table.settings, *setting.changes_of(table.numbers), *gates)
     job = load_job(folder / "job.yaml", dict(map(parse_setting, changes)))
     os.environ["ANONPIPE_SECRET"] = hashlib.sha256(f"frontier {draw}".encode()).hexdigest()
     return anonymize(pd.read_parquet(folder / "original.parquet"), job)

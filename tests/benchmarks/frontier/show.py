@@ -12,18 +12,20 @@ import pandas as pd
 from scipy import stats
 
 from tests.benchmarks.frontier.criteria import judged
+from tests.benchmarks.frontier.peers import BASELINES
 from tests.benchmarks.frontier.settings import grid
 
-HALVES = "two halves of the original"
+HALVES = BASELINES[0]
 SETTING = ["table", "who", "method", "k", "refused"]
 SHOWN = {
     "shapes": "shapes", "worst_shape": "worst", "pairs": "pairs", "told_apart": "distinguishability",
     "told_from_control": "from control", "survival": "survival",
     "survival_by": "by category", "cox": "Cox, s.e.", "linked": "linked", "membership": "member", "copies": "copies",
+    "membership_units": "member, units", "broken": "rules broken",
     "singling": "single 1", "singling_many": "single 4", "linkability": "linkable", "inference": "inferred",
 }  # fmt: skip
 """Measures of the printed table, and their headings; the files hold all."""
-_ACROSS = 4
+_ACROSS = 5
 """Most panels beside one another."""
 _MARKERS = "osD^vP*X<>ph8d"
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
-from collections.abc import Callable, Collection
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,8 @@ import pandas as pd
 import pyarrow.parquet as pq
 
 from anonpipe.propose.demo import write_registry
+from tests.benchmarks.frontier.comparable import kind_of, shuffled
+from tests.benchmarks.populations import POPULATIONS
 from tests.benchmarks.recipient_models import registry
 from tests.methods.grouping.data import reference_folder
 
@@ -33,6 +37,12 @@ class Table:
     secret
         Sensitive column, which is to be inferred from all others; a number is none below zero, of which the judge
         takes every guess for right.
+    unit
+        Column of persons or households with several rows, who are split as wholes. Judges do not see it as a column.
+    weight
+        Column of survey weights.
+    checks
+        Which rows break a rule.
     """
 
     name: str
@@ -42,47 +52,43 @@ class Table:
     time: str | None = None
     event: tuple[str, Any] | None = None
     by: str | None = None
+    unit: str | None = None
+    weight: str | None = None
+    checks: Sequence[Callable[[pd.DataFrame], Any]] = ()
     kinds: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.kinds.update({name: kind_of(self.frame[name]) for name in self.frame})
+        self.kinds.update({name: kind_of(self.frame[name]) for name in self.frame if name != self.unit})
 
     def without(self, names: Collection[str]) -> Table:
         """The table without some columns, which are not released."""
-        settings = tuple(one for one in self.settings if one.split(".")[1] not in names)
+        lost = tuple(f"columns.{name}." for name in names)
+        settings = tuple(one for one in self.settings if not one.startswith(lost))
         return replace(self, frame=self.frame.drop(columns=list(names)), settings=settings, kinds={})
 
     @property
+    def numbers(self) -> list[str]:
+        """Columns that are masked and no category."""
+        return [name for name, kind in self.kinds.items() if kind != "categorical" and name != self.weight]
+
+    @property
     def described(self) -> dict[str, Any]:
-        """All but the values, JSON-able: what the judge is told."""
-        told = asdict(self)
-        del told["frame"], told["settings"]
-        return told
+        """All but values, settings and rules, JSON-able: what the judge is told."""
+        hidden = ("frame", "settings", "checks")
+        return {each.name: getattr(self, each.name) for each in fields(self) if each.name not in hidden}
 
 
-def kind_of(column: pd.Series) -> str:
-    """What a column is to a judge; a number of two values is a category.
-
-    Examples
-    --------
-    >>> [kind_of(pd.Series(values)) for values in ([1.5, 2, 3], ["a", "b", "c"], [True, False], [0, 1, 1])]
-    ['numerical', 'categorical', 'categorical', 'categorical']
-    """
-    if pd.api.types.is_datetime64_any_dtype(column):
-        return "date"
-    return "numerical" if pd.api.types.is_numeric_dtype(column) and column.nunique() > 2 else "categorical"
+def halves(frame: pd.DataFrame, share: float, seed: int, unit: str | None = None) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """A random share of the rows, or of the units, and the others; the same for the same seed."""
+    parts = shuffled(frame, np.random.default_rng(seed), unit)
+    first = round(share * len(parts))
+    one, other = (np.concatenate(each) if each else np.zeros(0, int) for each in (parts[:first], parts[first:]))
+    return frame.iloc[one].reset_index(drop=True), frame.iloc[other].reset_index(drop=True)
 
 
-def halves(frame: pd.DataFrame, share: float, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """A random share of the rows, and the others; the same for the same seed."""
-    order = np.random.default_rng(seed).permutation(len(frame))
-    first = round(share * len(frame))
-    return frame.iloc[order[:first]].reset_index(drop=True), frame.iloc[order[first:]].reset_index(drop=True)
-
-
-def capped(frame: pd.DataFrame, rows: int, seed: int) -> pd.DataFrame:
-    """At most so many rows, drawn at random."""
-    return frame if len(frame) <= rows else halves(frame, rows / len(frame), seed)[0]
+def capped(frame: pd.DataFrame, rows: int, seed: int, unit: str | None = None) -> pd.DataFrame:
+    """At most so many rows, or nearly so many rows of whole units, drawn at random."""
+    return frame if len(frame) <= rows else halves(frame, rows / len(frame), seed, unit)[0]
 
 
 def pima() -> Table:
@@ -194,10 +200,26 @@ def trial(rows: int = 20_000, seed: int = 1) -> Table:
     return Table("trial", frame, "stage", settings, "months", ("status", "died"), "stage")
 
 
+def population(name: str, secret: str, rows: int = 9_000, seed: int = 1) -> Table:
+    """A population with rules, and what its steward knows of it: kinds, unit, weight and rules.
+
+    No model is of units, of which `anonpipe init` proposes one where it does not see that they are any.
+    """
+    one = POPULATIONS[name](rows, np.random.default_rng((seed, 3)))
+    said = {f"columns.{column}.{key}": value for column, keys in one.columns.items() for key, value in keys.items()}
+    said |= one.more | {"rules": list(one.rules)} | ({"analyses": []} if one.unit else {})
+    settings = tuple(f"{key}={json.dumps(value)}" for key, value in said.items())
+    return Table(name, one.frame, secret, settings, unit=one.unit, weight=one.weight, checks=one.checks)
+
+
 AT_HAND: dict[str, Callable[[], Table]] = {
     "pima": pima, "colon": colon, "flights": flights, "thyroid": thyroid, "demonstration": demonstration
 }  # fmt: skip
-MADE: dict[str, Callable[..., Table]] = {"costs": costs, "trial": trial}
+WITH_RULES = {"panel": "sex", "households": "age", "schools": "county"}
+"""Populations, and what is to be inferred of each: nothing that follows from other columns."""
+MADE: dict[str, Callable[..., Table]] = {"costs": costs, "trial": trial} | {
+    name: partial(population, name, secret) for name, secret in WITH_RULES.items()
+}
 """A table more is a function that gives it, and its name here; made ones take a seed."""
 
 
