@@ -79,7 +79,7 @@ def of_anonymeter(
     whether one record fits a predicate depends on how many there are, and what
     anonymeter does about that finds a risk of 0.17 to 0.20 in other samples of
     the population (pima, flights). By one column it is not the same again for
-    the same tables: polars gives it distinct values in random order.
+    the same tables, as if it had an order of its own each time.
     """
     from anonymeter.evaluators import InferenceEvaluator, LinkabilityEvaluator, SinglingOutEvaluator
 
