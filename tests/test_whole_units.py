@@ -182,11 +182,60 @@ def test_times_are_left_where_gaps_say_them(tmp_path, monkeypatch):
     assert not timed(calendar(300, share=1.0), "all").layout.timed  # one year a row
     assert not timed(calendar(120), "rare").layout.timed  # many would be moved
     assert timed(calendar(1_500), "many").layout.timed
-    table = calendar(1_500).assign(age=lambda t: t["year"] - t["born"])
+    table = calendar(600, share=1.0)
+    table.loc[table["person"] < 15, "year"] -= 1
+    table["age"] = table["year"] - table["born"]
     aged = timed(table, "aged", rules=["age = year - born"])
-    assert aged.moved == 0 < aged.left_out and aged.layout.timed and "rule ties them" in aged.warnings[-1]
+    assert aged.moved == 0 and aged.left_out == 15 and aged.layout.timed and "rule ties them" in aged.warnings[-1]
     monkeypatch.setattr(units, "_MOST_TIMES", 4)
     assert not timed(calendar(1_500), "times").layout.timed
+
+
+def timetable(units_of, rule=None, k=5):
+    """The patterns of times by code, and the timetable, of units with given years."""
+    years = sorted({year for pattern in units_of for year in pattern})
+    patterns = np.full((len(units_of), units._MOST_TIMES), np.inf)
+    for at, pattern in enumerate(units_of):
+        patterns[at, : len(pattern)] = pattern
+    times = units._Times(pa.array(years), *units._counted(patterns, np.array(list(units_of.values()))))
+    job = SimpleNamespace(k=k, release=SimpleNamespace(order="year"), parsed_rules=[rule] if rule else [])
+    known = sorted({len(pattern) for pattern in units_of})
+    found = units._timetable(job, times, known)
+    if found is None:
+        return None
+    by_code = Counter()
+    for pattern, count in units_of.items():
+        row = np.append(pattern, [np.inf] * (known[-1] - len(pattern))).astype(float)
+        by_code[found.codes.get(row.tobytes())] += count
+    return by_code, found
+
+
+AGE = SimpleNamespace(names=("age", "year", "born"))
+
+
+def test_no_pattern_of_few_units_stays_where_a_rule_forbids_to_move_them():
+    few = {(1, 2): 4, (2, 3): 4, (3, 4): 4, (1, 4): 4, (1, 3): 4, (2, 4): 90}
+    by_code, found = timetable({(1, 2, 3): 500, (2, 3, 4): 500} | few, AGE)
+    assert by_code[-1] == found.left_out == 20 and min(by_code[each] for each in by_code if each >= 0) >= 20
+    by_code, found = timetable({(1,): 30, (2,): 30, (1, 2, 3): 500, (2, 3, 4): 500} | few | {(2, 4): 4}, AGE)
+    assert found.numbers == (1, 3) and by_code[None] == 24  # nobody has two rows then: they keep the first
+
+
+def test_times_that_would_move_far_are_left():
+    usual = {(2018, 2019): 500, (2017, 2018): 411}
+    by_code, found = timetable(usual | {(2016, 2017): 10})
+    assert found.moved == 10 and sorted(by_code.values()) == [421, 500]
+    assert timetable(usual | {(1990, 1991): 19}) is None
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_an_infinite_time_is_named_by_its_column(tmp_path):
+    table = calendar(900).astype({"year": float})
+    table.loc[table.index[table["person"] == 7][-1], "year"] = np.inf
+    job = whole(tmp_path, table, columns=CALENDAR | {"year": {"kind": "continuous", "step": 1}})
+    with pytest.raises(InputError, match=r"column 'year.* holds 1 row with a value that is infinite") as told:
+        small.run(job)
+    assert TIMES not in str(told.value)
 
 
 def test_a_panel_that_ends_with_a_year_is_released(tmp_path):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,6 +29,20 @@ Numbers = tuple[FloatArray, FloatArray, FloatArray]  # How many, their mean, and
 
 MOST_CATEGORIES = 10_000
 LARGEST = 1e150  # Larger numbers count as infinite: their squares could not be added up
+
+
+@dataclass(frozen=True)
+class Faults:
+    """Counts of what a job may refuse; each as in `ColumnScan`."""
+
+    nulls: int = 0
+    infinite: int = 0
+    inexact: int = 0
+    outside: int = 0
+    not_positive: int = 0
+
+    def __add__(self, other: Faults) -> Faults:
+        return Faults(*(one + its for one, its in zip(astuple(self), astuple(other), strict=True)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,9 +77,19 @@ class ColumnScan:
     timed: int = 0  # Points in time that are no midnight (UTC)
     fractions: int = 0  # Of kind integer, numbers that are not whole
     not_positive: int = 0  # Of a survey weight, numbers of 0 or less
-    infinite_held_out: int = 0  # Numbers beyond 1e150 of rows that are held out, and counted nowhere else
+    held_out: Faults = field(default_factory=Faults)  # Of rows that are held out, counted nowhere else
     # Of a dictionary without declared levels the values that no record has; None where there are none
     unused: pa.Array | None = None
+
+    @property
+    def own_faults(self) -> Faults:
+        """Those of rows that are not held out."""
+        return Faults(self.nulls, self.infinite, self.inexact, self.outside, self.not_positive)
+
+    @property
+    def faults(self) -> Faults:
+        """Those of all rows, or the draw of the hold-out would decide what is refused."""
+        return self.own_faults + self.held_out
 
     @property
     def values(self) -> int:
@@ -129,11 +153,6 @@ def scan_numbers(array: pa.Array, column: Column) -> ColumnScan:
             not_positive=int(np.count_nonzero(values <= 0.0)) if column.role is Role.SAMPLING_WEIGHT else 0,
         )
     )
-
-
-def count_infinite(array: pa.Array) -> int:
-    """Numbers of a column that cannot be counted."""
-    return int(np.count_nonzero(np.abs(numbers(array)) > LARGEST))
 
 
 def _inexact(array: pa.Array) -> int:
@@ -229,6 +248,10 @@ def coded_scan(categories: pa.Array, counts: IntArray, nulls: int, outside: int)
 
 def merge_columns(name: str, a: ColumnScan, b: ColumnScan) -> ColumnScan:
     """The scan of two parts of a column together."""
+    return replace(_merged(name, a, b), held_out=a.held_out + b.held_out)
+
+
+def _merged(name: str, a: ColumnScan, b: ColumnScan) -> ColumnScan:
     if a.counts is not None and b.counts is not None:
         categories: Any = a.categories
         if categories.equals(b.categories):
@@ -247,7 +270,6 @@ def merge_columns(name: str, a: ColumnScan, b: ColumnScan) -> ColumnScan:
             rows=a.rows + b.rows,
             nulls=a.nulls + b.nulls,
             infinite=a.infinite + b.infinite,
-            infinite_held_out=a.infinite_held_out + b.infinite_held_out,
             outside=a.outside + b.outside,
             inexact=a.inexact + b.inexact,
             timed=a.timed + b.timed,

@@ -20,12 +20,12 @@ from anonpipe.columns import Column, Kind, Role
 from anonpipe.encoding.columns import (
     LARGEST,
     ColumnScan,
+    Faults,
     Numbers,
     Outermost,
     Sums,
     absent,
     code_of,
-    count_infinite,
     feature_width,
     merge_columns,
     most_for,
@@ -132,7 +132,7 @@ class Scan:
         return hashlib.sha256(text.encode()).hexdigest()
 
 
-SCAN_RECORDS = (Scan, ColumnScan, Sums, Radix, Outermost, UnitSets)  # What a staged scan is made of
+SCAN_RECORDS = (Scan, ColumnScan, Faults, Sums, Radix, Outermost, UnitSets)  # What a staged scan is made of
 
 
 def scan_batch(
@@ -165,9 +165,11 @@ def scan_batch(
         else:
             arrays[name] = _known_days(name, array)
             scans[name] = scan_numbers(arrays[name], columns[name])
-            if kept is not None:  # an error wherever it stands, or the draw of the hold-out would decide
-                held_out = count_infinite(_known_days(name, whole.filter(pa.array(~kept))))
-                scans[name] = replace(scans[name], infinite_held_out=held_out)
+        if kept is not None and not kept.all():
+            rest, column = whole.filter(pa.array(~kept)), columns[name]
+            coded = column.staged_as_codes
+            held_out = scan_codes(name, rest, column)[0] if coded else scan_numbers(_known_days(name, rest), column)
+            scans[name] = replace(scans[name], held_out=held_out.own_faults)
     combinations, counts, which = _inside(counted_by, codes)
     moments = {name: numbers_by(array, which, len(counts)) for name, array in arrays.items() if len(counts)}
     most = most_for(k, units is not None)
@@ -400,34 +402,34 @@ def check_scan(
 
 
 def _problems(name: str, column: Column, scanned: ColumnScan) -> list[str]:
-    found = []
-    if infinite := scanned.infinite + scanned.infinite_held_out:
+    found, faults = [], scanned.faults
+    if faults.infinite:
         found.append(
-            f"column {name!r} holds {_rows(infinite)} with a value that is infinite or beyond 1e150; "
+            f"column {name!r} holds {_rows(faults.infinite)} with a value that is infinite or beyond 1e150; "
             "replace them by nulls or drop it"
         )
-    if scanned.inexact:
+    if faults.inexact:
         found.append(
-            f"column {name!r} holds {_rows(scanned.inexact)} with a whole number of 2^53 or more that would be "
+            f"column {name!r} holds {_rows(faults.inexact)} with a whole number of 2^53 or more that would be "
             "rounded; if these are codes or keys give it kind categorical, or role identifier or dropped, else "
             "divide them"
         )
     if column.role.synthesized and scanned.nulls == scanned.rows:
         found.append(f"column {name!r} holds nulls only, there is nothing to mask; give it role dropped")
-    if column.missing == "error" and scanned.nulls:
+    if column.missing == "error" and faults.nulls:
         found.append(
-            f"column {name!r} holds {_rows(scanned.nulls)} with a null, and the job says missing: error; "
+            f"column {name!r} holds {_rows(faults.nulls)} with a null, and the job says missing: error; "
             "correct the input or say missing: carry"
         )
-    if column.role is Role.SAMPLING_WEIGHT and (scanned.nulls or scanned.not_positive):
+    if column.role is Role.SAMPLING_WEIGHT and (faults.nulls or faults.not_positive):
         found.append(
-            f"column {name!r} has role sampling_weight and holds {_rows(scanned.nulls)} with a null and "
-            f"{_rows(scanned.not_positive)} with a weight of 0 or less; a weight says how many persons a record stands "
+            f"column {name!r} has role sampling_weight and holds {_rows(faults.nulls)} with a null and "
+            f"{_rows(faults.not_positive)} with a weight of 0 or less; a weight says how many persons a record stands "
             "for: correct these rows, remove those that stand for nobody, or give the column role masked"
         )
-    if column.levels is not None and scanned.outside:
+    if column.levels is not None and faults.outside:
         found.append(
-            f"column {name!r} holds {_rows(scanned.outside)} whose value is not among its declared levels; "
+            f"column {name!r} holds {_rows(faults.outside)} whose value is not among its declared levels; "
             "correct the input or complete the levels"
         )
     if column.kind is Kind.BINARY and scanned.counts is not None and np.count_nonzero(scanned.counts) > 2:

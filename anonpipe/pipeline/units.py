@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from anonpipe.columns import Kind, Role
+from anonpipe.encoding.columns import LARGEST
 from anonpipe.encoding.identifiers import UnitColumn, keyed_values
 from anonpipe.encoding.row_hash import identifier_lanes, keyed_rows, row_lanes, value_words
 from anonpipe.encoding.scan import TotalLine
@@ -45,6 +46,7 @@ _LEAST = 20  # Units of a number of rows, or twice k: of numbers that fewer have
 _MOST_TIMES = 24  # Values of the order: of more, gaps between rows are masked
 _MOST_PATTERNS = 2_000  # Of these, before rare ones are joined
 _MOST_MOVED = 0.1  # Share of the units that get the times of others; else gaps are masked
+_MOST_SHIFT = 0.05  # Standard deviations by which these may move mean or deviation of all times
 _LEAST_LONGEST = 100  # Units of the largest number of rows, or a 20th of all: moments of its last row rest on these
 
 
@@ -159,6 +161,7 @@ def fold(job: Job, source: Source, folder: Path) -> tuple[Job, Source, Folded]:
     complete = tuple(name for name in of_row if not by_name[name][1])
     known = _numbers(job, sizes, to_link)
     table = None if to_link or times is None else _timetable(job, times, known)
+    known = known if table is None else table.numbers
     layout = UnitLayout(
         unit, order, of_unit, of_row, known, complete, to_link, averaged if to_link else (), table is not None
     )
@@ -314,9 +317,9 @@ class _Bucket:
         return found
 
     def times(self, order: str) -> _Times | None:
-        """Values of the order that units have; None where these are many, or null."""
+        """Values of the order that units have; None where these are many, or none that can be counted."""
         values = plain(self.rows.column(order)).unique()
-        if len(values) > _MOST_TIMES or values.null_count:
+        if len(values) > _MOST_TIMES or not (np.abs(numbers(values)) <= LARGEST).all():
             return None
         return _Times(values, *_counted(self.sequences(order, _MOST_TIMES))).few()
 
@@ -452,6 +455,7 @@ class _Timetable:
     values: pa.Array  # Of the order, ascending
     rows: IntArray  # Of each released pattern the places of its rows among the values, shape (n_released, most)
     codes: dict[bytes, int]  # Of each pattern of the input the released one, or -1
+    numbers: tuple[int, ...]  # Of rows that are released
     moved: int
     left_out: int
 
@@ -463,7 +467,10 @@ class _Timetable:
 
 
 def _timetable(job: Job, times: _Times, known: Sequence[int]) -> _Timetable | None:
-    """Patterns that enough units have, rare ones joined; None where rows have one time each, or many are rare."""
+    """Patterns that enough units have, rare ones joined; None where rows have one time each, or much would change.
+
+    Rare ones that a rule ties to other columns are left out: their units count for no other pattern.
+    """
     if (most := known[-1]) > times.patterns.shape[1]:
         return None
     number = _released_number(np.isfinite(times.patterns).sum(axis=1), known)
@@ -471,18 +478,32 @@ def _timetable(job: Job, times: _Times, known: Sequence[int]) -> _Timetable | No
     patterns, units = _counted(np.where(there, times.patterns[:, :most], np.inf)[number > 0], times.units[number > 0])
     if all(len(np.unique(column[np.isfinite(column)])) == 1 for column in patterns.T):
         return None
-    joined = _joined(patterns, units, max(2 * job.k, _LEAST))
-    rare = joined != np.arange(len(patterns))
+    least, every, rows = max(2 * job.k, _LEAST), np.arange(len(units)), np.isfinite(patterns).sum(axis=1)
     tied = any(job.release.order in rule.names and len(set(rule.names)) > 1 for rule in job.parsed_rules)
-    moved = int(units[rare].sum())
-    if moved > _MOST_MOVED * units.sum() / (2 if tied else 1):
+    joined = np.where(units < least, -1, every) if tied else _joined(patterns, units, least)
+    changed = int(units[joined != every].sum())
+    if changed > _MOST_MOVED * units.sum() / (2 if tied else 1):
         return None
-    released, code = np.unique(joined, return_inverse=True)
-    code = np.where(rare & tied, -1, code.ravel())
+    if without := set(rows) - set(rows[joined >= 0]):  # numbers of rows of which no unit is left
+        fewer = [number for number in known if number not in without]
+        return _timetable(job, times, fewer) if fewer else None
+    if not tied and _shift(patterns, patterns[joined], units) > _MOST_SHIFT:
+        return None
+    released = np.unique(joined[joined >= 0])
+    code = np.where(joined < 0, -1, np.searchsorted(released, joined))
     ascending = times.values.take(pa.array(np.argsort(numbers(times.values))))
-    rows = np.searchsorted(numbers(ascending), patterns[released])
-    codes = {each.tobytes(): int(at) for each, at in zip(patterns, code, strict=True)}
-    return _Timetable(ascending, rows, codes, 0 if tied else moved, moved if tied else 0)
+    at = np.searchsorted(numbers(ascending), patterns[released])
+    codes = {each.tobytes(): int(own) for each, own in zip(patterns, code, strict=True)}
+    return _Timetable(ascending, at, codes, tuple(known), 0 if tied else changed, changed if tied else 0)
+
+
+def _shift(before: FloatArray, after: FloatArray, units: IntArray) -> float:
+    """How far mean or standard deviation of all times move, in standard deviations; `before` are not all equal."""
+    rows = np.repeat(units, np.isfinite(before).sum(axis=1))
+    means = [np.average(each[np.isfinite(each)], weights=rows) for each in (before, after)]
+    centred = [each[np.isfinite(each)] - mean for each, mean in zip((before, after), means, strict=True)]
+    sd = [float(np.sqrt(np.average(np.square(each), weights=rows))) for each in centred]
+    return max(abs(means[1] - means[0]), abs(sd[1] - sd[0])) / sd[0]
 
 
 def _joined(patterns: FloatArray, units: IntArray, least: int) -> IntArray:

@@ -259,6 +259,24 @@ def test_infinite_values_are_refused_in_any_row(held_out):
         check_scan(scan, columns, 2)
 
 
+@pytest.mark.parametrize("held_out", [0, 1, 2, 3])
+@pytest.mark.parametrize(
+    ("values", "column", "message"),
+    [
+        (["a", None, "a", None], Column(kind="categorical", missing="error"), "2 rows with a null"),
+        ([1.0, None, 2.0, None], Column(kind="continuous", missing="error"), "2 rows with a null"),
+        ([1, 2, 2**53 + 1, 2**53 + 3], Column(kind="integer"), "2 rows with a whole number of 2"),
+        (["a", "x", "b", "y"], Column(kind="categorical", levels=("a", "b")), "2 rows whose value is not among"),
+        ([1.0, 0.0, -1.0, None], Column(kind="continuous", role="sampling_weight"), "1 row with a null and 2 rows"),
+    ],
+)
+def test_what_is_refused_is_refused_in_any_row(values, column, message, held_out):
+    batch, kept = pa.record_batch({"x": values}), np.arange(4) != held_out
+    parts = [scan_batch(batch.slice(at, 2), {"x": column}, at, [], kept[at:][:2]) for at in (0, 2)]
+    with pytest.raises(InputError, match=message):
+        check_scan(merge_scans(parts), {"x": column}, 1)
+
+
 @pytest.mark.parametrize(
     ("values", "column", "message"),
     [
