@@ -155,7 +155,7 @@ _NO_KEPT = (
 
 
 def _kept(tables: Tables, job: Job, both: Sequence[FloatArray]) -> tuple[Check, ...]:
-    """The check on sampled records that equal their own in the columns that a run compares; none without such columns."""
+    """The check on sampled records that equal their own in the columns that a run compares; none without such."""
     masked = [at for at, name in enumerate(tables.encoder.names) if job.columns[name].encoded]
     if not masked:
         return ()

@@ -151,14 +151,12 @@ def test_whole_weights_stay_whole(tmp_path: Any) -> None:
     assert np.allclose(by_columns(made, "sex"), by_columns(table, "sex"), rtol=5e-3)
 
 
-@pytest.mark.parametrize(
-    ("value", "count"), [(0.0, "0 rows with a null and 2 rows"), (-3.0, "0 rows"), (None, "2 rows")]
-)
-def test_weights_that_are_none_are_refused(tmp_path: Any, value: float | None, count: str) -> None:
+@pytest.mark.parametrize("value", [0.0, -3.0, None])
+def test_weights_that_are_none_are_refused(tmp_path: Any, value: float | None) -> None:
     """Column, count and remedy; no value."""
     table = survey(500)
     table.loc[[3, 7], "weight"] = value
-    with pytest.raises(InputError, match=f"column 'weight' has role sampling_weight and holds {count}.*remove those"):
+    with pytest.raises(InputError, match=r"column 'weight' has role sampling_weight and holds 2 rows.*remove those"):
         released(tmp_path, table, WEIGHT)
 
 

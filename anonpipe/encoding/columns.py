@@ -63,7 +63,9 @@ class ColumnScan:
     timed: int = 0  # Points in time that are no midnight (UTC)
     fractions: int = 0  # Of kind integer, numbers that are not whole
     not_positive: int = 0  # Of a survey weight, numbers of 0 or less
-    infinite_held_out: int = 0  # Numbers beyond 1e150 of rows that are held out, and counted nowhere else
+    # Of rows that are held out, and counted nowhere else: numbers beyond 1e150, and weights that are null, 0 or less
+    infinite_held_out: int = 0
+    unweighted_held_out: int = 0
     # Of a dictionary without declared levels the values that no record has; None where there are none
     unused: pa.Array | None = None
 
@@ -131,9 +133,11 @@ def scan_numbers(array: pa.Array, column: Column) -> ColumnScan:
     )
 
 
-def count_infinite(array: pa.Array) -> int:
-    """Numbers of a column that cannot be counted."""
-    return int(np.count_nonzero(np.abs(numbers(array)) > LARGEST))
+def with_held_out(scanned: ColumnScan, array: pa.Array, column: Column) -> ColumnScan:
+    """The scan and what cannot be used of rows that are held out: an error there, too, or their draw would decide."""
+    held = scan_numbers(array, column)
+    unweighted = held.nulls + held.not_positive if column.role is Role.SAMPLING_WEIGHT else 0
+    return replace(scanned, infinite_held_out=held.infinite, unweighted_held_out=unweighted)
 
 
 def _inexact(array: pa.Array) -> int:
@@ -248,6 +252,7 @@ def merge_columns(name: str, a: ColumnScan, b: ColumnScan) -> ColumnScan:
             nulls=a.nulls + b.nulls,
             infinite=a.infinite + b.infinite,
             infinite_held_out=a.infinite_held_out + b.infinite_held_out,
+            unweighted_held_out=a.unweighted_held_out + b.unweighted_held_out,
             outside=a.outside + b.outside,
             inexact=a.inexact + b.inexact,
             timed=a.timed + b.timed,

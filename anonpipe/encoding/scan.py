@@ -25,7 +25,6 @@ from anonpipe.encoding.columns import (
     Sums,
     absent,
     code_of,
-    count_infinite,
     feature_width,
     merge_columns,
     most_for,
@@ -33,6 +32,7 @@ from anonpipe.encoding.columns import (
     pooled,
     scan_codes,
     scan_numbers,
+    with_held_out,
 )
 from anonpipe.encoding.identifiers import rows_of as _rows
 from anonpipe.encoding.quantiles import Radix
@@ -165,9 +165,9 @@ def scan_batch(
         else:
             arrays[name] = _known_days(name, array)
             scans[name] = scan_numbers(arrays[name], columns[name])
-            if kept is not None:  # an error wherever it stands, or the draw of the hold-out would decide
-                held_out = count_infinite(_known_days(name, whole.filter(pa.array(~kept))))
-                scans[name] = replace(scans[name], infinite_held_out=held_out)
+            if kept is not None:
+                held_out = _known_days(name, whole.filter(pa.array(~kept)))
+                scans[name] = with_held_out(scans[name], held_out, columns[name])
     combinations, counts, which = _inside(counted_by, codes)
     moments = {name: numbers_by(array, which, len(counts)) for name, array in arrays.items() if len(counts)}
     most = most_for(k, units is not None)
@@ -419,11 +419,12 @@ def _problems(name: str, column: Column, scanned: ColumnScan) -> list[str]:
             f"column {name!r} holds {_rows(scanned.nulls)} with a null, and the job says missing: error; "
             "correct the input or say missing: carry"
         )
-    if column.role is Role.SAMPLING_WEIGHT and (scanned.nulls or scanned.not_positive):
+    unweighted = scanned.nulls + scanned.not_positive + scanned.unweighted_held_out
+    if column.role is Role.SAMPLING_WEIGHT and unweighted:
         found.append(
-            f"column {name!r} has role sampling_weight and holds {_rows(scanned.nulls)} with a null and "
-            f"{_rows(scanned.not_positive)} with a weight of 0 or less; a weight says how many persons a record stands "
-            "for: correct these rows, remove those that stand for nobody, or give the column role masked"
+            f"column {name!r} has role sampling_weight and holds {_rows(unweighted)} with a null or a weight of 0 or "
+            "less; a weight says how many persons a record stands for: correct these rows, remove those that stand for "
+            "nobody, or give the column role masked"
         )
     if column.levels is not None and scanned.outside:
         found.append(

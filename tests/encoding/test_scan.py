@@ -248,6 +248,16 @@ def check(content, columns, k=2):
     return check_scan(scan_batch(batch, columns, 0, []), columns, k)
 
 
+@pytest.mark.parametrize("held_out", [0, 1, 2, 3])
+@pytest.mark.parametrize("wrong", [[None, 0.0], [-3.0, None]])
+def test_weights_of_nobody_are_refused_in_any_row(held_out, wrong):
+    batch = pa.record_batch({"w": [wrong[0], 1.0, wrong[1], 2.0]})
+    columns = {"w": Column(kind="continuous", role="sampling_weight")}
+    scan = merge_scans([scan_batch(batch, columns, 0, [], np.arange(4) != held_out)] * 2)
+    with pytest.raises(InputError, match="'w' has role sampling_weight and holds 4 rows with a null or a weight of 0"):
+        check_scan(scan, columns, 2)
+
+
 @pytest.mark.parametrize("held_out", [0, 1, 2])
 def test_infinite_values_are_refused_in_any_row(held_out):
     batch, columns = pa.record_batch({"x": [math.inf, 1.0, -math.inf, 2.0]}), {"x": Column(kind="continuous")}
