@@ -116,9 +116,9 @@ def _evaluated(tables: Tables, job: Job | None, paired: bool, k: int | None) -> 
     limits = {name: limit if name in known else None for name, limit in given.items()}
     left = [f"gates.{name}" for name, limit in given.items() if limit is not None and name not in known]
     at_default = () if job is None else job.gates.at_default
-    kept = () if job is None or not paired else (_kept(tables, both),)
+    kept = () if job is None or not paired else _kept(tables, job, both)
     checks = (*_of_columns(tables, job, least), *kept, *evaluation.checks(assessment, limits, at_default))
-    notes = (*evaluation.notes(assessment, limits), *([] if kept else [_NO_KEPT]), _NOT_MEASURED)
+    notes = (*evaluation.notes(assessment, limits), *([_NO_KEPT] if job is None or not paired else []), _NOT_MEASURED)
     verdict = Verdict(checks, notes)
     warnings = (*_warnings(tables, job), *evaluation.warnings(assessment, limits))
     warnings += (f"not evaluated: {', '.join(left)}; {_TO_EVALUATE}",) if left else ()
@@ -154,12 +154,14 @@ _NO_KEPT = (
 )
 
 
-def _kept(tables: Tables, both: Sequence[FloatArray]) -> Check:
-    """The check on sampled records that equal their own in all masked columns."""
-    masked = [at for at, name in enumerate(tables.encoder.names) if name in tables.masked]
+def _kept(tables: Tables, job: Job, both: Sequence[FloatArray]) -> tuple[Check, ...]:
+    """The check on sampled records that equal their own in the columns that a run compares; none without such."""
+    masked = [at for at, name in enumerate(tables.encoder.names) if job.columns[name].encoded]
+    if not masked:
+        return ()
     before, after = (cells[:, masked] for cells in both)
     given = {"records": len(before), "of": tables.original.rows, "about": {"sampled": True}}
-    return hold_kept(kept_records(before, after), len(before), **given)
+    return (hold_kept(kept_records(before, after), len(before), **given),)
 
 
 def _utility(

@@ -107,6 +107,22 @@ def test_unchanged_records_are_counted_where_rows_stand_for_rows(tmp_path, chang
         assert "only with --paired and --job" in found.notes[-2]
 
 
+@pytest.mark.parametrize("role", ["key", "masked"])
+def test_unchanged_records_are_those_that_a_run_counts(tmp_path, role):
+    """Keys are to stay as they are, as weights that categories decide may; drawn again, these hide no record."""
+    weight = {"kind": "continuous", "role": "sampling_weight", "by": ["place"]}
+    columns = {name: column | {"role": role} for name, column in COLUMNS.items()}
+    columns |= {"place": {"kind": "categorical", "role": "key"}, "weight": weight}
+    keys = {"disclosure": {"key": ["place"], "non_key": ["age", "income"]}} if role == "key" else {}
+    seeds = (1, 1) if role == "key" else (1, 2)
+    weights = [pa.array(np.random.default_rng(seed).uniform(1, 9, 600)) for seed in seeds]
+    tables = [people(600, 1).append_column("weight", each) for each in weights]
+    first, second = (small.write_table(tmp_path, each, f"{at}.parquet") for at, each in enumerate(tables))
+    verdict = evaluate_release(first, second, job_of(columns, measure=small.OFF, **keys), paired=True).verdict
+    measured = [check.measured for check in verdict.checks if check.key == "records.kept"]
+    assert measured == ([] if role == "key" else [1.0])
+
+
 def test_the_figures_are_those_of_the_run_that_made_the_release(tmp_path):
     job = small.job(tmp_path, people(1200, 4), COLUMNS, mask={"method": "local_synthesis"}, measure={"queries": 1200})
     assert small.run(job).version is not None
