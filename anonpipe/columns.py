@@ -317,18 +317,18 @@ class Rule:
     `linear`: the target is a constant plus multiples of other columns.
     `product`: the target is a constant times and divided by `factors`; of `terms` the number is the column's power.
     `order`: the target lies `gap` after (sign 1) or before (sign -1) the first of `terms` that is there.
-    `share`: the target lies between 0 and the only term, and is `gap` times it.
+    `share`: the target lies between 0 and the only term, and is `gap` times it; `ratio`: without an upper end.
     `lookup`: the target is a function of the only term. `pairs`: only pairs of both that occur are released.
     `condition`: where all of `when` hold, all of `then` hold.
     """
 
     text: str
-    kind: Literal["linear", "product", "order", "share", "lookup", "pairs", "condition"]
+    kind: Literal["linear", "product", "order", "share", "ratio", "lookup", "pairs", "condition"]
     target: str = ""
     terms: tuple[tuple[str, float], ...] = ()
     constant: float = 0.0
     factors: tuple[RuleFactor, ...] = ()
-    gap: str = ""  # The column of differences, or of shares
+    gap: str = ""  # The column of differences, shares or ratios
     step: float = 0.0  # On which differences lie; 0 for whole numbers and for any
     sign: int = 1
     when: tuple[Comparison, ...] = ()
@@ -337,7 +337,14 @@ class Rule:
     @property
     def derives(self) -> bool:
         """Whether its target is computed from other columns."""
-        return self.kind in ("linear", "product", "order", "share", "lookup")
+        return self.kind in ("linear", "product", "order", "share", "ratio", "lookup")
+
+    @property
+    def quotient(self) -> tuple[str, str] | None:
+        """Numerator and divisor, if it computes a multiple of the ratio of two columns."""
+        powers = {power: name for name, power in self.terms}
+        is_ratio = self.kind == "product" and len(self.factors) == len(self.terms) == 2 and powers.keys() == {1.0, -1.0}
+        return (powers[1.0], powers[-1.0]) if is_ratio else None
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -12,10 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from anonpipe.encoding.rules import RuleBook
+from anonpipe.columns import Column
+from anonpipe.encoding.rules import RuleBook, RuleCounts
 from anonpipe.errors import AnonpipeError, InputError, JobError
 from anonpipe.job.model import parse_job
-from anonpipe.job.rules import parse_rules
+from anonpipe.job.rules import check_counts, parse_rules
 from anonpipe.pipeline.preview import preview
 from anonpipe.pipeline.tasks.write import compared_names
 from anonpipe.report.words import columns
@@ -90,6 +91,16 @@ NUMBERS = columns_of(a="integer", b="integer", c="integer", start="date", end="d
         (["0 <= a <= b <= c"], "is of two columns"),
         (["a <= b <= 0"], "is of two columns"),
         (["0 <= start <= end"], "is of numbers"),
+        (["0 <= a / b", "c = a / b"], None),
+        (["a / b >= 0", "0 <= c / a"], None),
+        (["0 <= a / b", "0 <= b / a"], "which is a circle"),
+        (["0 <= a / b", "0 <= a <= c"], "both derive 'a'"),
+        (["0 <= a / 2"], "0 <= numerator / divisor"),
+        (["0 <= a / b <= c"], "0 <= numerator / divisor"),
+        (["a / b <= 0"], "0 <= numerator / divisor"),
+        (["0 <= a / a"], "named twice"),
+        (["0 <= a / word"], "an order is of numbers"),
+        (["0 <= start / end"], "is of numbers"),
         (["a -> word"], "'a' is integer, and a lookup begins with a category"),
         (["word -> word"], "named twice"),
         (["pairs(word, a)"], "'a' is integer"),
@@ -321,6 +332,46 @@ def test_shares_that_are_original_values_are_refused(tmp_path, monkeypatch, hand
     outcome = small.run(job_of(tmp_path, pa.table({"total": total, "part": part}), columns, ["0 <= part <= total"]))
     failed = [(check.key, check.columns) for check in outcome.verdict.failed]
     assert failed == [("values.handed_on", ("part / total",))] * handed_on
+
+
+@pytest.mark.parametrize("more", [[], ["0 <= pay / hours"]])
+def test_a_masked_ratio_keeps_what_follows_from_it(tmp_path, more):
+    """Wages an hour from 10 to 20: pay and hours that are masked each for itself give others."""
+    rng = np.random.default_rng(3)
+    hours, hourly = rng.integers(0, 40, 1500), rng.uniform(10, 20, 1500)
+    pay = (hours * hourly).round(2)
+    table = pa.table(
+        {"hours": hours, "pay": pay, "hourly": pa.array((pay / np.maximum(hours, 1)).round(2), mask=hours == 0)}
+    )
+    columns = {"hours": {"kind": "integer", "bounds": [0, None]}}
+    columns |= {name: {"kind": "continuous", "step": 0.01} for name in ("pay", "hourly")}
+    job = job_of(tmp_path, table, columns, ["hourly = pay / hours", *more])
+    assert small.run(job).version
+    found = assert_released(job, table).to_pandas()
+    beyond = ((found["hourly"] < 9.8) | (found["hourly"] > 20.2))[found["hours"] > 4]
+    assert (beyond.mean() == 0) == bool(more)
+    assert job.repeated == {"pay / hours"} & set(job.differences)
+
+
+@pytest.mark.parametrize(
+    ("columns", "told"),
+    [
+        ({"a": [1.0, -2.0, 3.0], "b": [1.0, 2.0, 3.0]}, "does not hold in 1 rows"),
+        ({"a": [1.0, 2.0, 3.0], "b": [1.0, 0.0, 0.0]}, "does not hold in 2 rows"),
+        ({"a": [1.0, 2.0, 3.0], "b": [1.0, None, 3.0]}, "1 rows have 'a' and nothing that it is computed from; remove"),
+        ({"a": [None, 0.0, 3.0], "b": [0.0, 0.0, 3.0]}, None),
+    ],
+)
+def test_ratios_that_the_original_breaks_are_refused(columns, told):
+    declared = {name: Column(kind="continuous") for name in columns}
+    rules = parse_rules(["0 <= a / b"], declared)
+    counts = RuleCounts.of(rules, pa.record_batch(columns), declared)
+    assert counts.broken.sum() == naive.broken(rules[0], pa.table(columns).to_pylist())
+    if told is None:
+        check_counts(rules, counts, 5)
+        return
+    with pytest.raises(InputError, match=told):
+        check_counts(rules, counts, 5)
 
 
 @pytest.mark.parametrize("rule", ["low <= high", "0 <= high <= low"])

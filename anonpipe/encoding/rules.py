@@ -34,11 +34,11 @@ def first_there(rule: Rule, batch: pa.RecordBatch) -> FloatArray:
 
 
 def with_differences(batch: pa.RecordBatch, rules: Sequence[Rule]) -> pa.RecordBatch:
-    """The batch with the column of differences, or of shares, of each order between columns."""
+    """The batch with the column of differences, shares or ratios of each order between columns."""
     for rule in rules:
         if rule.gap and rule.gap not in batch.schema.names:
             target, base = numbers(batch.column(rule.target)), first_there(rule, batch)
-            if rule.kind == "share":
+            if rule.kind in ("share", "ratio"):
                 gap = np.divide(target, base, out=np.where(base == 0, 0.0 * target, np.nan), where=base != 0)
             else:
                 gap = rule.sign * (target - base)
@@ -83,6 +83,9 @@ def is_broken(rule: Rule, batch: pa.RecordBatch, columns: Mapping[str, Column]) 
     target = numbers(batch.column(rule.target))
     if rule.kind == "share":
         return np.asarray((target < 0) | (target > first_there(rule, batch)))
+    if rule.kind == "ratio":
+        divisor = first_there(rule, batch)
+        return np.asarray((target < 0) | (divisor < 0) | (divisor == 0) & (target != 0) & ~np.isnan(target))
     if rule.kind == "order":
         far = [rule.sign * (target - numbers(batch.column(name))) < 0 for name, _ in rule.terms]
         return np.asarray(np.logical_or.reduce(far))

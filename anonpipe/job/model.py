@@ -413,6 +413,12 @@ class Job(Options):
         return tuple(rule.gap for rule in self.parsed_rules if rule.gap)
 
     @property
+    def repeated(self) -> frozenset[str]:
+        """Those of `differences` that a written column repeats, rounded: shares and ratios."""
+        ratios = {" / ".join(rule.quotient) for rule in self.parsed_rules if rule.quotient}
+        return frozenset(ratios.intersection(self.differences))
+
+    @property
     def as_probabilities(self) -> tuple[str, ...]:
         """Columns in whose place there are columns of probabilities."""
         if self.decode.categories != "probabilities":

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from anonpipe.job.model import Job
 
 FORMS = (
-    "growth = api_2 - api_1; share = 100 * part / total; county -> region; start <= end; "
+    "growth = api_2 - api_1; share = 100 * part / total; 0 <= pay / hours; county -> region; start <= end; "
     'if visits == 0 then cost == 0; if sex == "m" then pregnancies is null; pairs(diagnosis, sex)'
 )
 _QUOTED = re.compile(r"""'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*"|`[^`\n]+`""")
@@ -118,10 +118,13 @@ def check_counts(rules: Sequence[Rule], counts: RuleCounts, k: int) -> None:
         elif rows := int(counts.without_operand[at]):
             other = " <= " if rule.sign < 0 or rule.kind == "share" else " >= "
             turned = other.join([rule.target, rule.terms[0][0]])
+            remedy = (
+                f"write {turned!r}, which computes {rule.terms[0][0]!r} in its place, or if {rule.terms[0][0]} is not "
+                f"null then {turned}"
+            )
             problems.append(
-                f"rule {rule.text!r}: {rows:,} rows have {rule.target!r} and nothing that it is computed from; write "
-                f"{turned!r}, which computes {rule.terms[0][0]!r} in its place, or if {rule.terms[0][0]} is not null "
-                f"then {turned}"
+                f"rule {rule.text!r}: {rows:,} rows have {rule.target!r} and nothing that it is computed from; "
+                f"{'remove the rule' if rule.kind == 'ratio' else remedy}"
             )
         elif rule.kind == "condition" and met[same[at]] < k:
             problems.append(
@@ -214,13 +217,17 @@ def _orders(text: str, masked: str) -> list[Rule]:
 
 
 def _share(text: str, parts: Sequence[str]) -> Rule:
-    """An order that begins at 0: the larger column is masked, and what share of it the other is."""
-    if len(parts) != 3 or parts[0] != "0":
-        raise ValueError("an order with 0 is of two columns, as in 0 <= part <= total")
-    part, total = (_column(each) for each in parts[1:])
+    """An order that begins at 0: the larger column or the divisor is masked, and the share or ratio of the other."""
+    tree = _tree(parts[1]) if len(parts) == 2 else None
+    if isinstance(tree, ast.BinOp) and isinstance(tree.op, ast.Div):
+        part, total = _name_of(tree.left), _name_of(tree.right)
+    else:
+        part, total = (_column(each) for each in parts[1:]) if len(parts) == 3 else (None, None)
+    if part is None or total is None or parts[0] != "0":
+        raise ValueError("an order with 0 is of two columns, as in 0 <= part <= total or 0 <= numerator / divisor")
     gap = f"{part} / {total}"
     factors = tuple(RuleFactor(((name, 1.0),), 0.0) for name in (gap, total))
-    return Rule(text, "share", part, ((total, 1.0),), 1.0, factors, gap)
+    return Rule(text, "ratio" if tree else "share", part, ((total, 1.0),), 1.0, factors, gap)
 
 
 def _column(code: str) -> str:
@@ -381,7 +388,7 @@ def _check_order(rule: Rule, columns: Mapping[str, Column]) -> None:
             "an order is of numbers, or of dates, not of both; of categories write pairs(a, b), after which only pairs "
             "of the input come out"
         )
-    if rule.kind == "share" and columns[rule.target].kind is Kind.DATE:
+    if rule.kind in ("share", "ratio") and columns[rule.target].kind is Kind.DATE:
         raise ValueError("an order with 0 is of numbers, and of dates there is one without")
 
 
@@ -416,14 +423,14 @@ def _check_condition(rule: Rule, columns: Mapping[str, Column]) -> None:
 
 _CHECKS = {
     "linear": _check_computed, "product": _check_computed, "order": _check_order, "share": _check_order,
-    "lookup": _check_coded, "pairs": _check_coded, "condition": _check_condition,
+    "ratio": _check_order, "lookup": _check_coded, "pairs": _check_coded, "condition": _check_condition,
 }  # fmt: skip
 
 
 def _gap_column(rule: Rule, columns: Mapping[str, Column]) -> Column:
-    """The column of the differences of an order: at least 0, on the finer of the steps; of shares up to 1."""
-    if rule.kind == "share":
-        return Column(kind=Kind.CONTINUOUS, bounds=(0.0, 1.0))
+    """The column of the differences of an order: at least 0, on the finer of the steps; shares end at 1."""
+    if rule.kind in ("share", "ratio"):
+        return Column(kind=Kind.CONTINUOUS, bounds=(0.0, 1.0 if rule.kind == "share" else None))
     names = [rule.target, *(name for name, _ in rule.terms)]
     steps = [columns[name].resolution for name in names]
     step = None if None in steps else min(each for each in steps if each is not None)

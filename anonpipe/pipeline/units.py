@@ -113,13 +113,13 @@ class Folded:
             units = f"{plural(gone, 'unit')} with fewer rows than {known[0]} and " if gone else ""
             lost = f"{units}{plural(cut, 'row')} of longer units left out"
             found.append(f"numbers of rows that few units have are not released: {lost}")
-        for units, done in (
+        for number, done in (
             (self.moved, "get the nearest values that enough units have"),
             (self.left_out, "are left out, as a rule ties them to other columns"),
         ):
-            if units:
+            if number:
                 found.append(
-                    f"column {self.layout.order!r}: {plural(units, 'unit')} whose values few others have {done}"
+                    f"column {self.layout.order!r}: {plural(number, 'unit')} whose values few others have {done}"
                 )
         return found
 

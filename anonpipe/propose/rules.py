@@ -10,7 +10,7 @@ from keyword import iskeyword
 
 import numpy as np
 
-from anonpipe.columns import Column, Kind, Role
+from anonpipe.columns import Column, Kind, Role, Rule
 from anonpipe.encoding.rules import differ
 from anonpipe.job.rules import parse_rules
 from anonpipe.propose.guesses import Guess
@@ -55,8 +55,10 @@ def propose_rules(looks: Sequence[Look], guesses: Mapping[str, Guess]) -> list[P
     masked = {name for name, column in columns.items() if column.role is Role.MASKED}
     found: list[Proposed] = []
     computed = [*_linear(released, columns, masked), *_products(released, columns, masked)]
-    of_values = (*computed, *_lookups(released, columns, masked), *_orders(released, columns))
-    for each in of_values:
+    for each in (*computed, *_lookups(released, columns, masked)):
+        found += _fitting(each, found, columns)
+    ratios = parse_rules([each.text for each in found if each.active], columns)
+    for each in (*_numerators(ratios, released, masked), *_orders(released, columns)):
         found += _fitting(each, found, columns)
     derived = {rule.target for rule in parse_rules([each.text for each in found if each.active], columns)}
     free = [look for look in released if look.name not in derived]
@@ -218,6 +220,19 @@ def _products(looks: Sequence[Look], columns: Mapping[str, Column], masked: set[
         text = f"{_name(numbers[target].name)} = {f'{times:.0f} * ' if times > 1 else ''}{text}"
         share = 1.0 - float(differ(value, there, _allowed(steps[target], there)).mean())
         yield Proposed(text, share, share == 1.0, f"{text}: {_ZERO}" if met == 1.0 and share < 1.0 else "")
+
+
+def _numerators(rules: Sequence[Rule], looks: Sequence[Look], masked: set[str]) -> Iterator[Proposed]:
+    """Of ratios of masked columns, that the ratio or share is masked without rounding, and its numerator computed."""
+    values = {look.name: look.values for look in looks}
+    for rule in rules:
+        if rule.quotient is None or not masked.issuperset(rule.quotient):
+            continue
+        numerator, divisor = rule.quotient
+        over, under = values[numerator], values[divisor]
+        if not (np.isnan(under) & ~np.isnan(over) | (over < 0) | (under < 0) | (under == 0) & (over > 0)).any():
+            sort = "/" if (over > under).any() else "<="
+            yield Proposed(f"0 <= {_name(numerator)} {sort} {_name(divisor)}", 1.0, True)
 
 
 def _fits(table: FloatArray, steps: FloatArray) -> Iterator[tuple[int, int, int, int, float]]:

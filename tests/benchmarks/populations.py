@@ -141,7 +141,7 @@ def panel(rows, rng):
     }
     columns |= {"person": {"role": "unit"}, "year": {"kind": "integer"}, "sex": {"kind": "binary", "level": "unit"}}
     columns |= {"born": {"kind": "integer", "level": "unit"}, "hourly": {"kind": "continuous", "step": 0.01}}
-    rules = ["0 <= tax <= gross", "net = gross - tax", "hourly = gross / hours"]
+    rules = ["0 <= tax <= gross", "0 <= gross / hours", "net = gross - tax", "hourly = gross / hours"]
     checks = [
         lambda t: (t.tax > t.gross) | (t.tax < 0),
         lambda t: t.net != t.gross - t.tax,

@@ -298,10 +298,11 @@ def test_equal_differences_of_cents_are_equal():
     assert with_differences(off.to_batches()[0], [rule]).column(rule.gap).to_pylist() == pytest.approx([0.004, 0.5])
 
 
-def test_a_share_is_missing_where_the_part_is():
+@pytest.mark.parametrize("rule", ["0 <= a <= total", "0 <= a / total"])
+def test_a_share_is_missing_where_the_part_is(rule):
     """A share of a total of 0 is 0 where the part is there."""
     table = pa.table({"a": [None, 0.0, 1.0, None, 1.0], "total": [0.0, 0.0, 2.0, 2.0, None]})
-    _, cells, declared = book_of(table, {name: COLUMNS[name] for name in table.column_names}, ["0 <= a <= total"])
+    _, cells, declared = book_of(table, {name: COLUMNS[name] for name in table.column_names}, [rule])
     shares = cells[:, list(declared).index("a / total")]
     assert np.array_equal(shares, [np.nan, 0.0, 0.5, np.nan, np.nan], equal_nan=True)
 

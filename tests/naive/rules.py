@@ -40,6 +40,9 @@ def breaks(rule, row, pairs=(), step=0.0):
     target, terms = plain(row[rule.target]), [(plain(row[name]), times) for name, times in rule.terms]
     if rule.kind == "share":
         return target is not None and terms[0][0] is not None and not 0 <= target <= terms[0][0]
+    if rule.kind == "ratio":
+        divisor = terms[0][0]
+        return (target or 0) < 0 or (divisor or 0) < 0 or (divisor == 0 and bool(target))
     if rule.kind == "order":
         there = [value for value, _ in terms if value is not None]
         return target is not None and any(rule.sign * (target - value) < 0 for value in there)

@@ -62,8 +62,14 @@ def test_products_ratios_and_parts_are_found(tmp_path):
         "change = (after - before) / before",
         "percent = 100 * tested / enrolled",
         "bmi = weight / height ** 2",
+        "0 <= tested <= enrolled",
     ]
-    assert "If it is part of that: 0 <= tested <= enrolled" in " ".join(text.replace("#", "").split())
+    hours = rng.integers(0, 40, 2_000)
+    wages = {"hours": hours, "pay": np.rint(hours * (rng.gamma(3.0, 10.0, 2_000) + 5))}
+    wages["hourly"] = pa.array((wages["pay"] / np.maximum(hours, 1)).round(2), mask=hours == 0)
+    assert texts(pa.table(wages)) == {"hourly = pay / hours", "0 <= pay / hours"}
+    owed = wages | {"pay": wages["pay"] - 40, "hourly": ((wages["pay"] - 40) / np.maximum(hours, 1)).round(2)}
+    assert texts(pa.table({name: values[hours > 0] for name, values in owed.items()})) == {"hourly = pay / hours"}
     text = _proposed_job(tmp_path, pa.table(columns | {"percent": percent}))
     assert "percent = 100 * tested / enrolled: holds in all rows with values, not where" in " ".join(
         text.replace("#", "").split()
