@@ -793,6 +793,18 @@ def test_a_shared_missing_code_makes_no_copy() -> None:
     assert derived(look_at(pa.table({"one": one, "other": other}))) == {}
 
 
+def test_who_is_alive_is_no_class_of_the_last_contact() -> None:
+    day = np.random.default_rng(8).integers(0, 4_000, 2_000)
+    alive = day > 2_500
+    contact = np.where(alive, 4_000, day).astype("datetime64[D]")
+    columns = {
+        "last_contact": contact,
+        "vital_status": np.where(alive, "alive", "dead"),
+        "period": (day > 900).astype(str),
+    }
+    assert derived(look_at(pa.table(columns))) == {"period": 'a class of "last_contact"'}
+
+
 def test_a_rare_category_at_the_end_of_a_number_is_chance() -> None:
     value = np.random.default_rng(7).normal(size=500)
     rare = (value >= np.sort(value)[-5]).astype(str)

@@ -147,11 +147,12 @@ def _classes(looks: list[Look]) -> Iterator[tuple[str, str]]:
 def _is_class(coarse: Look, fine: Look) -> bool:
     """Whether each category lies in an interval of its own; nulls of the number count as its lowest value.
 
-    A column such as sex that says where births are null is more than that; so is who died, next to dates of death.
+    A column such as sex that says where births are null is more than that; so is who died, next to dates of death, or
+    to dates of the last contact, of which the living have one: the end of follow-up.
     """
     codes, values = _pairs(coarse, fine)
     of_its_own = has_word(coarse.name, SEEN_NAMES) or coarse.life or rank_of(coarse.name, STATUS_NAMES) is not None
-    if of_its_own and len(np.unique(codes[np.isfinite(values)])) < 2:
+    if of_its_own and any(len(np.unique(values[codes == code])) == 1 for code in np.unique(codes)):
         return False
     return all(_disjoint(*_pairs(*looks)) for looks in ((_thin(coarse), _thin(fine)), (coarse, fine)))
 
