@@ -402,6 +402,7 @@ def test_the_logs_hold_no_value_and_no_name(out):
                 "sketches",
                 "anywhere",
                 "output",
+                "k",
             )
         }
 

@@ -96,7 +96,7 @@ NUMBERS = columns_of(a="integer", b="integer", c="integer", start="date", end="d
         (["0 <= a / b", "0 <= b / a"], "which is a circle"),
         (["0 <= a / b", "0 <= a <= c"], "both derive 'a'"),
         (["0 <= a / 2"], "0 <= numerator / divisor"),
-        (["0 <= a / b <= c"], "0 <= numerator / divisor"),
+        (["0 <= a / b <= c"], "is no name of a column"),
         (["a / b <= 0"], "0 <= numerator / divisor"),
         (["0 <= a / a"], "named twice"),
         (["0 <= a / word"], "an order is of numbers"),
@@ -345,11 +345,12 @@ def test_a_masked_ratio_keeps_what_follows_from_it(tmp_path, more):
     )
     columns = {"hours": {"kind": "integer", "bounds": [0, None]}}
     columns |= {name: {"kind": "continuous", "step": 0.01} for name in ("pay", "hourly")}
-    job = job_of(tmp_path, table, columns, ["hourly = pay / hours", *more])
+    gates = LENIENT | {"variance_in_unit": 0.5}
+    job = job_of(tmp_path, table, columns, ["hourly = pay / hours", *more], gates=gates)
     assert small.run(job).version
     found = assert_released(job, table).to_pandas()
     beyond = ((found["hourly"] < 9.8) | (found["hourly"] > 20.2))[found["hours"] > 4]
-    assert (beyond.mean() == 0) == bool(more)
+    assert (beyond.mean() < 0.01) == bool(more)
     assert job.repeated == {"pay / hours"} & set(job.differences)
 
 

@@ -213,7 +213,7 @@ def timetable(units_of, rule=None, k=5):
 AGE = SimpleNamespace(names=("age", "year", "born"))
 
 
-def test_no_pattern_of_few_units_stays_where_a_rule_forbids_to_move_them():
+def test_no_pattern_of_few_units_stays_where_none_may_move():
     few = {(1, 2): 4, (2, 3): 4, (3, 4): 4, (1, 4): 4, (1, 3): 4, (2, 4): 90}
     by_code, found = timetable({(1, 2, 3): 500, (2, 3, 4): 500} | few, AGE)
     assert by_code[-1] == found.left_out == 20 and min(by_code[each] for each in by_code if each >= 0) >= 20

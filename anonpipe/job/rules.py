@@ -218,12 +218,12 @@ def _orders(text: str, masked: str) -> list[Rule]:
 
 def _share(text: str, parts: Sequence[str]) -> Rule:
     """An order that begins at 0: the larger column or the divisor is masked, and the share or ratio of the other."""
-    tree = _tree(parts[1]) if len(parts) == 2 else None
+    tree = _tree(parts[1]) if len(parts) == 2 and parts[0] == "0" else None
     if isinstance(tree, ast.BinOp) and isinstance(tree.op, ast.Div):
         part, total = _name_of(tree.left), _name_of(tree.right)
     else:
-        part, total = (_column(each) for each in parts[1:]) if len(parts) == 3 else (None, None)
-    if part is None or total is None or parts[0] != "0":
+        part, total = map(_column, parts[1:]) if len(parts) == 3 and parts[0] == "0" else (None, None)
+    if part is None or total is None:
         raise ValueError("an order with 0 is of two columns, as in 0 <= part <= total or 0 <= numerator / divisor")
     gap = f"{part} / {total}"
     factors = tuple(RuleFactor(((name, 1.0),), 0.0) for name in (gap, total))

@@ -223,7 +223,7 @@ def _products(looks: Sequence[Look], columns: Mapping[str, Column], masked: set[
 
 
 def _numerators(rules: Sequence[Rule], looks: Sequence[Look], masked: set[str]) -> Iterator[Proposed]:
-    """Of ratios of masked columns, that the ratio or share is masked without rounding, and its numerator computed."""
+    """Of ratios of masked columns, whether the ratio itself is to be masked, and its numerator computed."""
     values = {look.name: look.values for look in looks}
     for rule in rules:
         if rule.quotient is None or not masked.issuperset(rule.quotient):
@@ -231,8 +231,8 @@ def _numerators(rules: Sequence[Rule], looks: Sequence[Look], masked: set[str]) 
         numerator, divisor = rule.quotient
         over, under = values[numerator], values[divisor]
         if not (np.isnan(under) & ~np.isnan(over) | (over < 0) | (under < 0) | (under == 0) & (over > 0)).any():
-            sort = "/" if (over > under).any() else "<="
-            yield Proposed(f"0 <= {_name(numerator)} {sort} {_name(divisor)}", 1.0, True)
+            text = f"0 <= {_name(numerator)} / {_name(divisor)}"
+            yield Proposed(text, 1.0, False, f"To mask the ratio itself, and to compute the numerator from it: {text}")
 
 
 def _fits(table: FloatArray, steps: FloatArray) -> Iterator[tuple[int, int, int, int, float]]:
