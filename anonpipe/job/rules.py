@@ -117,11 +117,9 @@ def check_counts(rules: Sequence[Rule], counts: RuleCounts, k: int) -> None:
             )
         elif rows := int(counts.without_operand[at]):
             other = " <= " if rule.sign < 0 or rule.kind == "share" else " >= "
-            turned = other.join([rule.target, rule.terms[0][0]])
-            remedy = (
-                f"write {turned!r}, which computes {rule.terms[0][0]!r} in its place, or if {rule.terms[0][0]} is not "
-                f"null then {turned}"
-            )
+            begin = rule.terms[0][0]
+            turned = other.join([rule.target, begin])
+            remedy = f"write {turned!r}, which computes {begin!r} in its place, or if {begin} is not null then {turned}"
             problems.append(
                 f"rule {rule.text!r}: {rows:,} rows have {rule.target!r} and nothing that it is computed from; "
                 f"{'remove the rule' if rule.kind == 'ratio' else remedy}"

@@ -114,13 +114,12 @@ class Folded:
             lost = f"{units}{plural(cut, 'row')} of longer units left out"
             found.append(f"numbers of rows that few units have are not released: {lost}")
         for number, done in (
-            (self.moved, "get the nearest values that enough units have"),
-            (self.left_out, "are left out, as a rule ties them to other columns"),
+            (self.moved, "moved to the nearest common ones"),
+            (self.left_out, "left out, as a rule ties them to other columns"),
         ):
             if number:
-                found.append(
-                    f"column {self.layout.order!r}: {plural(number, 'unit')} whose values few others have {done}"
-                )
+                units = plural(number, "unit")
+                found.append(f"column {self.layout.order!r}: {units} with rare combinations of values {done}")
         return found
 
 
@@ -336,13 +335,11 @@ class _Bucket:
             columns[TIMES] = pa.array(code + 1)
         columns |= {name: self.rows.column(name).take(pa.array(starts)) for name in layout.of_unit}
         for name in layout.of_row:
-            moved = table is not None and name == layout.order
             for at, side in enumerate(layout.wide_names(name)):
-                columns[side] = (
-                    table.values.take(pa.array(table.rows[code, at], mask=number <= at))
-                    if table is not None and moved
-                    else self.rows.column(name).take(pa.array(starts + at, mask=number <= at))
-                )
+                columns[side] = self.rows.column(name).take(pa.array(starts + at, mask=number <= at))
+        if table is not None:
+            for at, side in enumerate(layout.wide_names(str(layout.order))):
+                columns[side] = table.values.take(pa.array(table.rows[code, at], mask=number <= at))
         return pa.RecordBatch.from_pydict(columns)
 
     def to_linked(self, job: Job, layout: UnitLayout, ones: Mapping[str, Any]) -> pa.RecordBatch:

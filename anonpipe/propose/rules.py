@@ -55,14 +55,14 @@ def propose_rules(looks: Sequence[Look], guesses: Mapping[str, Guess]) -> list[P
     masked = {name for name, column in columns.items() if column.role is Role.MASKED}
     found: list[Proposed] = []
     computed = [*_linear(released, columns, masked), *_products(released, columns, masked)]
-    for each in (*computed, *_lookups(released, columns, masked)):
+    of_values = (*computed, *_lookups(released, columns, masked), *_orders(released, columns))
+    for each in of_values:
         found += _fitting(each, found, columns)
-    ratios = parse_rules([each.text for each in found if each.active], columns)
-    for each in (*_numerators(ratios, released, masked), *_orders(released, columns)):
-        found += _fitting(each, found, columns)
-    derived = {rule.target for rule in parse_rules([each.text for each in found if each.active], columns)}
+    rules = parse_rules([each.text for each in found if each.active], columns)
+    derived = {rule.target for rule in rules}
     free = [look for look in released if look.name not in derived]
-    for each in (*_conditions(free, columns, masked - derived), *_pairs(free, columns, masked)):
+    of_rules = _numerators(rules, released, masked)
+    for each in (*of_rules, *_conditions(free, columns, masked - derived), *_pairs(free, columns, masked)):
         found += _fitting(each, found, columns)
     return found[:_MOST_PROPOSED]
 

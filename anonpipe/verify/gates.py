@@ -378,7 +378,7 @@ class ComparedMoments:
     @cached_property
     def mean_off(self) -> FloatArray:
         """Differences of means beyond what is known of them, in standard deviations."""
-        known = [self.mean if self._grouped else self._known_mean]
+        known = () if self._grouped else (self._known_mean,)
         return _beyond(self.released.mean, self.mean, *known) / self.scale
 
     @cached_property

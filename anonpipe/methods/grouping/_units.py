@@ -41,7 +41,7 @@ def hold_units(features: FloatArray, labels: IntArray, units: IntArray, k: int) 
     if found < k:
         raise InfeasibleError(
             f"{len(features):,} records are of {found:,} units, fewer than k={k}, and make no group; take fewer "
-            f"strata, join strata (strata.small: merge, which no design allows), or {LOWER_K}"
+            f"strata, join strata (strata.small: merge; not with a design), or {LOWER_K}"
         )
     order, starts = sort_groups(labels)
     into = _merge_until(features, order, starts, units, k)
