@@ -8,6 +8,7 @@ distinct numbers each has a bin of its own.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
@@ -223,6 +224,7 @@ class Quantiles:
         *,
         stepped: bool = True,
         rng: np.random.Generator | None = None,
+        limits: Sequence[float] = (),
     ) -> Quantiles:
         """Those of the values of one place, k or more.
 
@@ -231,22 +233,26 @@ class Quantiles:
         neighbour: so the function ascends, and every run keeps its mean. Fewer than k between atoms count as the
         nearest atom: a mean over them and records of the atom, whose value is known, would be a mean over them alone.
         An extreme that makes up most of a run's mean is top- or bottom-coded, and so are fewer than k that do and stand
-        apart (`DOMINANCE`). With a generator the means are moved at random (`_moves`).
+        apart (`DOMINANCE`). With a generator the means are moved at random (`_moves`). Pieces end at `limits`, on both
+        sides of which there are enough records.
         """
         counts, values, atom = _atoms(found, k)
         if not len(counts):
             return cls(np.array([0, 0]), np.zeros(1), np.zeros(1), 0.0, 0.0)
         inside = np.clip(values, low, high)
         least = max(k, FEWEST)
-        piece, is_atom = cut_runs(counts, inside, atom, least)
+        ends = np.unique(np.array([-np.inf, *limits, np.inf]))
+        piece, is_atom = cut_runs(counts, inside, atom, least, np.searchsorted(values, ends[1:-1], side="right"))
         starts = np.append(np.flatnonzero(np.diff(piece, prepend=-1)), len(piece))
         centres, distance = run_means(counts, inside, starts, is_atom, least, DOMINANCE).T.copy()
         centres[piece[atom]] = inside[atom]
         edges = np.append(0, np.cumsum(np.add.reduceat(counts, starts[:-1])))
+        above = np.searchsorted(ends[1:-1], centres) + 1
+        own = np.maximum(ends[above - 1], low), np.minimum(ends[above], high)
         if rng is not None:
-            centres += _moves(centres, is_atom, distance, np.diff(edges), (low, high), rng)
+            centres += _moves(centres, is_atom, distance, np.diff(edges), own, rng)
         # Half the distance to the nearer neighbour, inside the bounds; 0 for atoms, and where there is no neighbour
-        gaps, inner = np.diff(centres) / 2.0, np.minimum(centres - low, high - centres)
+        gaps, inner = np.diff(centres) / 2.0, np.minimum(centres - own[0], own[1] - centres)
         nearer = np.minimum(np.append(np.inf, gaps), np.append(gaps, np.inf))
         halves = np.where(is_atom, 0.0, np.maximum(np.minimum(nearer, inner), 0.0))
         if len(centres) == 1:  # a uniform distribution whose records are as far from their mean
@@ -256,7 +262,11 @@ class Quantiles:
         return cls(edges, centres, halves, coded, clipped, 0.0 if stepped else BEND)
 
     def smoothed(
-        self, step: float | None = None, columns: int = 1, rng: np.random.Generator | None = None
+        self,
+        step: float | None = None,
+        columns: int = 1,
+        rng: np.random.Generator | None = None,
+        limits: Sequence[float] = (),
     ) -> Quantiles:
         """The same with neighbouring pieces joined into blocks where their densities differ by chance alone.
 
@@ -264,7 +274,7 @@ class Quantiles:
         has the area Φ(sqrt(p / 2r)). Blocks are those of Scargle et al. (2013, equation 19) for pieces in place of
         events, with a penalty for blocks of few records (Dümbgen & Spokoiny 2001). A block keeps its records and their
         mean, and ends where its pieces end. Few values stay, and without a step so do atoms that tell little: of four
-        records for each of the table's `columns`, or more.
+        records for each of the table's `columns`, or more. No block has pieces on both sides of one of the `limits`.
         """
         n = len(self.centres)
         if n < 2 or (n <= FEW_VALUES and not self.halves.any()):
@@ -275,8 +285,10 @@ class Quantiles:
         shares = widths / widths.sum()
         if not (np.isfinite(shares).all() and shares[::2].all()):  # numbers at the ends of what a float can distinguish
             return self
+        ends = np.searchsorted(self.centres, limits, side="right")
         for times, tails in ((1, self._tails()), (1, []), (2, []), (4, [])):
-            begins = np.unique(np.append((_blocks(cells, shares, times * PENALTY) + 1) // 2, tails)).astype(np.int64)
+            found = (_blocks(cells, shares, times * PENALTY) + 1) // 2
+            begins = np.unique(np.concatenate([found, tails, ends])).astype(np.int64)
             begins = begins[begins < n]
             if RECORDS_PER_COUNT * columns * len(begins) <= self.rows:
                 break
@@ -436,7 +448,7 @@ def _moves(
     atom: BoolArray,
     distance: FloatArray,
     records: IntArray,
-    bounds: tuple[float, float],
+    bounds: tuple[FloatArray, FloatArray],
     rng: np.random.Generator,
 ) -> FloatArray:
     """How far each mean is moved: uniformly, about half the standard error that the mean of such a run has.
@@ -457,8 +469,10 @@ def _moves(
 
 
 @nb.njit(cache=True, nogil=True)
-def cut_runs(counts: IntArray, values: FloatArray, atom: BoolArray, least: int) -> tuple[IntArray, BoolArray]:
-    """The piece that each value belongs to; counts, values (n_values,)."""
+def cut_runs(
+    counts: IntArray, values: FloatArray, atom: BoolArray, least: int, starts: IntArray
+) -> tuple[IntArray, BoolArray]:
+    """The piece that each value belongs to; counts, values (n_values,); a run begins at `starts` where two are left."""
     n = counts.shape[0]
     piece, is_atom = np.empty(n, dtype=np.int64), np.zeros(n, dtype=np.bool_)
     pieces, at = 0, 0
@@ -473,6 +487,13 @@ def cut_runs(counts: IntArray, values: FloatArray, atom: BoolArray, least: int) 
         while end < n and not atom[end]:
             there += counts[end]
             end += 1
+        held = 0
+        for start in starts:
+            if at < start < end:
+                held = counts[at:start].sum()
+                if held >= least and there - held >= least:
+                    there, end = held, start
+                    break
         if there < least and (at > 0 or end < n):
             for each in range(at, end):
                 below = end == n or (at > 0 and values[each] - values[at - 1] <= values[end] - values[each])

@@ -134,6 +134,14 @@ def _met(test: Comparison, batch: pa.RecordBatch, column: Column) -> BoolArray:
     return there & other_there & (found if test.operator in ("==", "in") else ~found)
 
 
+def limits_of(rules: Sequence[Rule], name: str) -> list[tuple[float, bool]]:
+    """What conditions compare a column of numbers with, and whether values up to it are meant, or values below it."""
+    tests = [test for rule in rules for test in (*rule.when, *rule.then) if test.column == name]
+    ends = [(test.operator, float(value)) for test in tests for value in test.values]
+    below = [(value, False) for operator, value in ends if operator not in ("<=", ">")]
+    return below + [(value, True) for operator, value in ends if operator not in ("<", ">=")]
+
+
 @dataclass(frozen=True, eq=False)
 class RuleCounts:
     """What some rows say of the rules of a job; counts add up over pieces of a table."""
@@ -480,13 +488,14 @@ class _Repair:
         book, cells = self.book, self.cells
         names, free = self._targets(rule), np.ones(len(cells), dtype=np.bool_)
         places = [book.positions[name] for name in names]
-        at_fault = book.broken(cells).any(axis=0)
+        like = [other for other, one in book.repairable if not set(names).isdisjoint(self._targets(one))]
+        at_fault = book.broken(cells)[like].any(axis=0)
         if rule.kind == "condition":
             batch = book.written(cells)
             free = ~_all(rule.when, batch, book.columns) & _all(rule.then, batch, book.columns)
         for attempt in range(_TRIES if names else 0):
             chosen, partner = rows, free.copy()
-            if attempt == 0:  # with rows that have a fault too, of which one exchange repairs two
+            if attempt < _TRIES / 2:  # with rows whose targets are at fault too: one exchange repairs two
                 partner &= at_fault
                 chosen = self.rng.permutation(rows)[: -(-len(rows) // 2)] if rule.kind == "pairs" else rows
             partner[chosen] = False

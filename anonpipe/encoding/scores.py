@@ -14,9 +14,10 @@ from functools import cached_property
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from anonpipe.columns import Role
+from anonpipe.columns import Role, Rule
 from anonpipe.encoding.cells import ColumnEncoder
 from anonpipe.encoding.quantiles import Quantiles, Radix
+from anonpipe.encoding.rules import limits_of
 from anonpipe.encoding.scan import Scan
 from anonpipe.encoding.values import Grid
 from anonpipe.errors import LOWER_K, InputError
@@ -239,15 +240,19 @@ class Scores:
         thin: Thin | None = None,
         draws: Draws | None = None,
         least: Sequence[int] = (),
+        rules: Sequence[Rule] = (),
     ) -> Scores:
         """The scores of a scanned table, survival times by event where they were counted by status.
 
         `minimum` names k in messages. Quantile functions are of what `thin` leaves; `draws` places their records.
-        `least` is k of each stratum, where strata differ.
+        `least` is k of each stratum, where strata differ. As many released records as original ones are on either side
+        of what conditions among `rules` compare a column with: others would have to be repaired.
         """
         scored = [name for name in cells.names if name in scan.scored]
         of_strata = np.array(least or [k] * len(strata.rows))
-        found = [_fitted(name, cells, scan, strata, k, minimum or f"k={k}", thin, draws, of_strata) for name in scored]
+        found = [
+            _fitted(name, cells, scan, strata, k, minimum or f"k={k}", thin, draws, of_strata, rules) for name in scored
+        ]
         return cls(tuple(found), strata)
 
     def by_position(self) -> Mapping[int, ScoredColumn]:
@@ -302,6 +307,7 @@ def _fitted(
     thin: Thin | None,
     draws: Draws | None,
     of_strata: IntArray,
+    rules: Sequence[Rule],
 ) -> ScoredColumn:
     position = cells.names.index(name)
     codes = {each: scan.scored_codes[:, at] for at, each in enumerate(scan.scored_by)}
@@ -333,9 +339,10 @@ def _fitted(
     each = [found.at(at) for at in range(int(joined.max()) + 1)]
     kept = each if thin is None else [thin(one, name, at) for at, one in enumerate(each)]
     keyed = (None if draws is None else draws(f"means {name}", at) for at in range(len(kept)))
+    limits, stepped = [grid.end(*limit) for limit in limits_of(rules, name)], grid.step is not None
     quantiles = tuple(
-        Quantiles.fit(one, few, low, high, stepped=grid.step is not None, rng=rng).smoothed(
-            grid.step, len(scan.scored), rng
+        Quantiles.fit(one, few, low, high, stepped=stepped, rng=rng, limits=limits).smoothed(
+            grid.step, len(scan.scored), rng, limits
         )
         for one, few, rng in zip(kept, least, keyed, strict=True)
     )

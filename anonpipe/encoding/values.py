@@ -247,6 +247,16 @@ class Grid:
         counts = np.clip(counts, *self._counts())
         return np.asarray(counts / inverse if by_division else counts * self.step) + 0.0
 
+    def end(self, limit: float, inclusive: bool) -> float:
+        """Where permissible values up to a limit, or below it, end: half a step above the last of them."""
+        if self.step is None:
+            return limit if inclusive else float(np.nextafter(limit, -np.inf))
+        steps = (limit - self.origin) / self.step
+        whole = round(steps)
+        if abs(steps - whole) > _ROUNDING * max(1.0, abs(steps)):
+            whole, inclusive = math.floor(steps), True
+        return (whole + (0.5 if inclusive else -0.5)) * self.step + self.origin
+
     def _counts(self) -> tuple[float, float]:
         """The smallest and the largest permissible number of steps."""
         low, high = self.low / (self.step or 1.0), self.high / (self.step or 1.0)
