@@ -213,6 +213,8 @@ class Kept:
 
     cells: FloatArray  # Shape (n_rows, n_columns)
     repaired: IntArray  # Rows that broke each rule, or left bounds by it, before, shape (n_rules,)
+    # Rows of each column that got another value, and records by which its values then differ, shape (2, n_columns)
+    moved: IntArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,11 +231,12 @@ class RuleBook:
         """Derive columns inside their bounds, and repair rows that break a condition; features (n_rows, width)."""
         cells, repaired = cells.copy(), np.zeros(len(self.rules), dtype=np.int64)
         repaired += self.derive(cells, rng)
+        before = cells.copy()
         if self.repairable and (broken := self.broken(cells)).any():
             repaired += broken.sum(axis=1)
             _Repair(self, cells, features, rng).run()
             self.derive(cells, rng)
-        return Kept(cells, repaired)
+        return Kept(cells, repaired, _moved(before, cells))
 
     def count_broken(self, batch: pa.RecordBatch) -> IntArray:
         """Rows of a released batch that break each rule, shape (n_rules,)."""
@@ -580,6 +583,19 @@ class _Repair:
                 own, other = linear_sum_assignment(distances)
                 partners[begin + own] = chosen[other]
         return rows, partners
+
+
+def _moved(before: FloatArray, after: FloatArray) -> IntArray:
+    """See `Kept.moved`."""
+    others = (before != after) & ~(np.isnan(before) & np.isnan(after))
+    found = np.zeros((2, before.shape[1]), dtype=np.int64)
+    for at in np.flatnonzero(others.any(axis=0)):
+        rows = others[:, at]
+        values, which = np.unique(np.concatenate([before[rows, at], after[rows, at]]), return_inverse=True)
+        signs = np.repeat([1.0, -1.0], np.count_nonzero(rows))
+        left = np.bincount(which.reshape(-1), signs, len(values))
+        found[:, at] = np.count_nonzero(rows), np.abs(left).sum() / 2
+    return found
 
 
 def _too_far(rule: Rule, name: str, batch: pa.RecordBatch, wanted: FloatArray) -> FloatArray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -187,6 +187,8 @@ class Evidence:
     by: GroupEvidence | MaskEvidence
     staging_check: StagingCheck
     rules_broken: int | None = None  # Rows that break a rule, added up over rules; None without rules
+    # By column: records to which repairs by rules gave another value, and those by which its values differ then
+    moved: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     # Largest difference of the shares of units with at most so many rows, and its limit; None without whole units
     lengths_off: tuple[float, float] | None = None
     weights_off: float | None = None  # Of sums of survey weights, in standard errors of a sum; None without weights
@@ -536,6 +538,7 @@ class ComparedMoments:
           left. Positions of an ordinal are exchanged for their own covariances alone: all is left of its categories.
         - Of a score its value has only the range (`_known`): a sum of n draws of variance 1 - kept² is lost.
         - A correlation of n draws and that of their normal scores differ by `RANKED` / n.
+        - Of records to which a rule gave another value the product is drawn anew.
         - With nulls the pair is counted on n of N records, before and after: on both sides the covariance of a random
           subset has the variance (1 + r²)(1 / n - 1 / N).
 
@@ -556,6 +559,8 @@ class ComparedMoments:
         most_left = np.maximum.outer(left, left)
         variance = (most_left * self._joint + 1.0 - np.square(np.outer(kept, kept))) / n
         variance += ranked * np.square(RANKED / n)
+        moved = self._moved[0]
+        variance += (1.0 + np.square(self._correlation)) * 2.0 * np.maximum.outer(moved, moved) / n
         variance += (
             2.0 * (1.0 + np.square(self._correlation)) * np.maximum(1.0 / n - 1.0 / max(self.original.rows, 2), 0.0)
         )
@@ -564,6 +569,19 @@ class ComparedMoments:
         pairs = len(kept) * (len(kept) + 1) // 2 * max(1, len(self.evidence.by.strata))
         skewed = np.outer(indicator, indicator) * most_left * skewness_quantile(REACHED / pairs)
         return np.asarray(mean_limit(np.sqrt(variance), REACHED / pairs) + (1.0 + skewed) * record)
+
+    @property
+    def reach_of_means(self) -> FloatArray:
+        """How near repairs by rules get to each mean, in standard deviations: what they replace is drawn anew."""
+        n, replaced = np.maximum(np.diag(self.original.n), 2), self._moved[1]
+        return mean_limit(np.sqrt(2.0 * replaced / n), REACHED / max(1, len(n)))
+
+    @property
+    def _moved(self) -> FloatArray:
+        """`Evidence.moved` as shares of the records that have a value, shape (2, n_variables)."""
+        there = np.sum([np.diag(each.n) for each in self.evidence.released], axis=0)
+        counts = [self.evidence.moved.get(each.column, (0, 0)) for each in self.view.variables]
+        return np.asarray(np.minimum(np.transpose(counts) / np.maximum(there, 1), 1.0))
 
     @property
     def _joint(self) -> FloatArray:
@@ -581,6 +599,7 @@ def _moments(compared: ComparedMoments, limits: Limits) -> list[Check]:
     view = compared.view
     made, valued = view.synthesized, view.synthesized & ~view.probability
     allowed_mean, allowed = compared.allowance
+    allowed_mean = allowed_mean + compared.reach_of_means
     block = np.ix_(valued, valued)
     limit = allowed[block] + np.maximum(limits["covariance"], compared.reach[block])
     return [

@@ -333,6 +333,28 @@ def test_blocks_are_whole_pieces_ascend_and_keep_their_means(values, k, step, bo
     assert np.allclose(np.repeat(ranks, records.astype(int)), made, rtol=0, atol=1e-9)
 
 
+@settings(deadline=None, max_examples=80)
+@given(VALUES, st.integers(3, 8), st.lists(st.integers(-8, 32), max_size=3), st.booleans())
+def test_as_many_records_as_before_are_below_a_limit(values, k, limits, drawn):
+    ends = [limit + 0.5 for limit in limits]
+    rng = np.random.default_rng(3) if drawn else None
+    pieces = Quantiles.fit(Radix.of(values), k, limits=ends, rng=rng)
+    made = np.rint(released(pieces.smoothed(1.0, rng=rng, limits=ends)))
+    for end in ends:
+        below = np.count_nonzero(values < end), np.count_nonzero(made < end)
+        assert abs(below[0] - below[1]) < 2 * max(k, 3), end  # fewer have no piece of their own, or one that is coded
+
+
+def test_a_limit_inside_a_block_is_met_exactly():
+    values = np.random.default_rng(1).integers(0, 95, 2_000).astype(float)
+    for k in (5, 40):  # atoms of a year, and runs of some years
+        pieces = Quantiles.fit(Radix.of(values), k, limits=[15.5, 66.5])
+        for limits, right in (([15.5, 66.5], True), ([], False)):
+            made = np.rint(released(pieces.smoothed(1.0, limits=limits)))
+            same = [np.count_nonzero(made < end) == np.count_nonzero(values < end) for end in (15.5, 66.5)]
+            assert all(same) == right
+
+
 def test_what_lies_evenly_is_one_block_and_heaps_are_their_own():
     found = []
     for seed in range(40):

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections import Counter
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from anonpipe.columns import Column
 from anonpipe.encoding.cells import ColumnEncoder
-from anonpipe.encoding.rules import RuleBook, RuleCounts, is_broken, value_of, with_differences
+from anonpipe.encoding.rules import RuleBook, RuleCounts, is_broken, limits_of, value_of, with_differences
 from anonpipe.encoding.scan import scan_batch
 from anonpipe.job.rules import parse_rules, with_rules
 from tests.naive import rules as naive
@@ -324,3 +327,35 @@ def test_operands_come_from_random_rows():
     cells[900:, 1] = 0
     taken = [kept(book, cells, seed).cells[900:, 0] for seed in (1, 2)]
     assert abs(np.mean(taken[0] < 100) - 1 / 9) < 0.15 and (taken[0] != taken[1]).any()
+
+
+@settings(deadline=None, max_examples=15)
+@given(st.integers(0, 10_000), st.integers(20, 400))
+def test_what_conditions_share_out_is_exchanged_and_not_replaced(seed, rows):
+    rng = np.random.default_rng(seed)
+    age = rng.integers(0, 95, rows)
+    wage = np.where((age >= 16) & (age <= 66), np.rint(rng.gamma(2.0, 900.0, rows)) + 1, 0)
+    pension = np.where(age > 60, np.rint(rng.gamma(2.0, 700.0, rows)) + 1, 0)
+    table = pa.table({"age": age, "wage": wage, "pension": pension, "hours": rng.integers(0, 40, rows)})
+    rules = ["if age < 16 then wage == 0", "if age > 66 then wage == 0", "if age >= 16 and age <= 66 then wage > 0"]
+    rules += ["if age <= 60 then pension == 0", "if age > 60 then pension > 0"]
+    book, cells, declared = book_of(table, {name: {"kind": "integer"} for name in table.column_names}, rules)
+    given_cells = shuffled(cells, seed)
+    result = kept(book, given_cells, seed)
+    assert_kept(book, declared, table.combine_chunks().to_batches()[0], result.cells)
+    for at in range(cells.shape[1]):
+        own, other = given_cells[:, at], result.cells[:, at]
+        assert result.moved[0, at] == sum(a != b for a, b in zip(own, other, strict=True))
+        gone = Counter(own.tolist()) - Counter(other.tolist())
+        assert result.moved[1, at] == sum(gone.values())
+    assert result.moved[1, [0, 3]].tolist() == [0, 0]
+    assert result.moved[1].max() <= 0.05 * rows + 2
+
+
+def test_limits_are_those_that_conditions_name():
+    columns = {name: {"kind": "integer"} for name in ("age", "wage")}
+    rules = ["if age < 16 then wage == 0", "if age <= 66 and age >= 16 then wage > 0", "if wage >= 9 then age != 70"]
+    parsed = parse_rules(rules, {name: Column(**given) for name, given in columns.items()})
+    assert sorted(limits_of(parsed, "age")) == [(16, False), (16, False), (66, True), (70, False), (70, True)]
+    assert sorted(limits_of(parsed, "wage")) == [(0, False), (0, True), (0, True), (9, False)]
+    assert limits_of(parsed, "other") == []

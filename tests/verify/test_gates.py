@@ -435,3 +435,25 @@ def test_what_scan_knows_is_what_is_measured_of_same_cells():
         assert np.allclose(a[~np.isnan(a)], b[~np.isnan(a)], rtol=1e-9, atol=1e-12)
         assert np.isnan(a).sum() <= 1  # the nulls of the ordinal, which are in no category
     assert Scanned.of(whole, view, (0,)).null_share[0] == 0.0
+
+
+def test_what_rules_replaced_is_allowed_what_chance_leads_to():
+    honest = replace(masked("data_shuffle"), splits_ties=False)
+    moved = replace(honest, moved={"x": (3000, 800)})
+    checks = [{check.key: check for check in judge_evidence(each, 5, LIMITS).checks} for each in (honest, moved)]
+    before, after = (each["covariance"].limit for each in checks)
+    assert before is not None and after is not None and after > before + 0.02
+
+    def failed(evidence, off):
+        (released,) = evidence.released
+        sums = released.sums + np.array([[off * 4000], [0.0]])  # of the first column, whichever others are there
+        shifted = replace(evidence, released=[replace(released, sums=sums)])
+        return "mean" in {
+            check.key for check in judge_evidence(shifted, 5, LIMITS).checks if check.outcome is Outcome.FAILED
+        }
+
+    allowed = LIMITS["mean"] + 4.0556 * np.sqrt(2 * 0.2 / 4000)  # the quantile of 1e-4 / 2 variables, two-sided
+    assert failed(honest, LIMITS["mean"] + 0.005) and not failed(honest, LIMITS["mean"] - 0.002)
+    assert failed(moved, allowed + 0.003) and not failed(moved, allowed - 0.003)
+    other = replace(honest, moved={"y": (3000, 800)})
+    assert failed(other, LIMITS["mean"] + 0.005)

@@ -77,6 +77,7 @@ def evidence(work: Work, fitted: Fitted, cut: Cut) -> Evidence:
         beyond_limits=sum(result["beyond_limits"] for result in written),
         files=len(written),
         rules_broken=_rules_broken(work, cut, written) if job.rules else None,
+        moved=_moved(fitted, decoded) if job.rules else {},
         lengths_off=lengths_off(work, cut),
         weights_off=_weights_off(work, fitted, written),
         view=fitted.view,
@@ -97,6 +98,12 @@ def evidence(work: Work, fitted: Fitted, cut: Cut) -> Evidence:
 def _rules_broken(work: Work, cut: Cut, written: TaskResults) -> int:
     """Rows that break a rule, and those of units that are not in order."""
     return sum(sum(result["rules_broken"]) for result in written) + disordered_rows(work, cut)
+
+
+def _moved(fitted: Fitted, decoded: TaskResults) -> dict[str, tuple[int, int]]:
+    """Of each column that repairs changed the records with another value, and those by which its values differ."""
+    counts = np.sum([result["moved"] for result in decoded], axis=0).T.tolist()
+    return {name: tuple(each) for name, each in zip(fitted.cells.names, counts, strict=True) if each[0]}
 
 
 def _weights_off(work: Work, fitted: Fitted, written: TaskResults) -> float | None:

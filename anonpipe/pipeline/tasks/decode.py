@@ -113,6 +113,7 @@ class _Unweighted:
     scored: ScoredRows
     as_ties: tuple[FloatArray, ...]  # `Scores.ties`; empty without normal scores
     repaired: tuple[int, ...]  # Rows that each rule was kept in; empty without rules
+    moved: tuple[tuple[int, ...], ...] = ()  # `Kept.moved`; empty without rules
 
 
 def _unweighted(work: Work, fitted: Fitted, cut: Cut, index: int) -> tuple[_Unweighted, FloatArray]:
@@ -127,7 +128,7 @@ def _unweighted(work: Work, fitted: Fitted, cut: Cut, index: int) -> tuple[_Unwe
     decoded = scored.decoded
     kept = fitted.rules.keep(decoded.cells, decoded.features, work.rng("rules", index))
     scored = replace(scored, decoded=replace(decoded, cells=kept.cells))
-    return _Unweighted(scored, as_ties, tuple(kept.repaired.tolist())), cells
+    return _Unweighted(scored, as_ties, tuple(kept.repaired.tolist()), tuple(map(tuple, kept.moved.tolist()))), cells
 
 
 def count_weights(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[str, Any]:
@@ -196,6 +197,7 @@ def decode_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[s
         "stratum": cut.partitions[index].stratum,
         "file_rows": file_rows.tolist(),
         "repaired": list(made.repaired),
+        "moved": list(map(list, made.moved)),
         **sample_counts,
         **counted_rows(fitted, cells, decoded, made.as_ties, units),
         **(_in_groups(work, index, decoded.groupings, units) if units is not None and fitted.stages_units else {}),
