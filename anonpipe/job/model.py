@@ -57,6 +57,9 @@ _PLAIN_WORDS = {
     "missing": "is missing; add it",
     "tuple_type": "takes a list, as in [one, two]",
     "too_long": "the list is too long",
+    **dict.fromkeys(("float_parsing", "float_type"), "takes a number"),
+    **dict.fromkeys(("int_parsing", "int_type", "int_from_float"), "takes a whole number"),
+    **dict.fromkeys(("bool_parsing", "bool_type"), "takes true or false"),
     **dict.fromkeys(_NO_MAPPING, "takes a mapping of keys to values"),
 }
 RULES = (
@@ -616,7 +619,7 @@ def parse_job(content: Any) -> Job:
         return Job.model_validate(content)
     except ValidationError as error:
         items = _of_one_form(error.errors(include_url=False, include_context=False))
-        problems = "\n".join(dict.fromkeys(f"  {_explain(item)}" for item in items))
+        problems = "\n".join(dict.fromkeys(f"  {text}" for text in _with_words(items)))
         raise JobError(f"the job is not valid:\n{problems}") from None
 
 
@@ -627,6 +630,19 @@ def _of_one_form(items: list[Any]) -> list[Any]:
     mapped = [item | {"loc": ("input", *item["loc"][2:])} for item in own if item not in as_text]
     kept = as_text if any(item["type"] == "model_type" for item in mapped) else mapped
     return [item for item in items if item not in own] + kept
+
+
+def _with_words(items: list[Any]) -> list[str]:
+    """The problems; where a number or one of some words can be written, as one."""
+    words = {item["loc"][:-1]: str(item["loc"][-1]) for item in items if str(item["loc"][-1:]).startswith("(\"literal[")}
+    found = []
+    for item in items:
+        place = item["loc"][:-1]
+        if place not in words:
+            found.append(_explain(item))
+        elif item["loc"][-1] != words[place]:
+            found.append(f"{_explain(item | {'loc': place})}, or {' or '.join(re.findall(_QUOTED, words[place]))}")
+    return found
 
 
 def _explain(item: Any) -> str:
