@@ -574,7 +574,7 @@ class Withheld(StrEnum):
 
 
 # Why a risk that passed is uncertain: the estimate is above the limit, or only the upper end of its interval
-ABOVE, WIDE = "estimate above the limit, too few records to tell", "wide interval"
+ABOVE, WIDE = "estimate above the limit, too few records to tell", "too few records to tell"
 
 
 @dataclass(frozen=True)

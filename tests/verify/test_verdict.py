@@ -112,7 +112,7 @@ def test_uncertain_where_the_interval_reaches_beyond_the_limit():
     lower = held("risk.linkability", 0.02, 0.1, point=0.09, high=0.3, about={"end": "lower"})
     above = held("risk.singling_out", 0.02, 0.1, point=0.159, high=0.3, about={"end": "lower"})
     verdict = Verdict((estimate, lower, above))
-    end = "uncertain: wide interval"
+    end = "uncertain: too few records to tell"
     assert verdict.passed and verdict.uncertain[1:] == (f"membership inference and linkability {end}",)
     assert verdict.uncertain[0].startswith("singling out uncertain: estimate above")
     assert figures(verdict)[0][1][1][1:] == ("0.593", "0.654", "0.6 ?")
