@@ -538,7 +538,7 @@ class ComparedMoments:
           left. Positions of an ordinal are exchanged for their own covariances alone: all is left of its categories.
         - Of a score its value has only the range (`_known`): a sum of n draws of variance 1 - kept² is lost.
         - A correlation of n draws and that of their normal scores differ by `RANKED` / n.
-        - Of records to which a rule gave another value the product is drawn anew.
+        - Of records to which a rule gave another value the product is that of another draw.
         - With nulls the pair is counted on n of N records, before and after: on both sides the covariance of a random
           subset has the variance (1 + r²)(1 / n - 1 / N).
 
@@ -572,7 +572,7 @@ class ComparedMoments:
 
     @property
     def reach_of_means(self) -> FloatArray:
-        """How near repairs by rules get to each mean, in standard deviations: what they replace is drawn anew."""
+        """How near repairs by rules get to each mean, in standard deviations: what they replace is another draw."""
         n, replaced = np.maximum(np.diag(self.original.n), 2), self._moved[1]
         return mean_limit(np.sqrt(2.0 * replaced / n), REACHED / max(1, len(n)))
 
