@@ -67,7 +67,6 @@ def sampled_tables(work: Work, fitted: Fitted, cut: Cut) -> SampledTables | None
     return SampledTables(before, after, kinds, cut.rows)
 
 
-_MOST_HELD = 500_000  # Held-out records, or units, of which predicates are tried: all of 10^7 rows by default
 _TOGETHER = -1  # In place of the number of a copy: all of them
 
 
@@ -284,7 +283,7 @@ class RunReader:
         """Of persons one row each; of units all rows, each unit meeting what one of its rows meets."""
         unit, share, matches = self.fitted.unit, self.fitted.job.measure.held_out, {}
         rows = self.cut.rows if unit is None else round(unit.distinct * (1 - share))
-        held, units = held_rows_of(self.work, self.fitted, min(rows, _MOST_HELD))
+        held, units = held_rows_of(self.work, self.fitted, rows)
         sizes = rows, len(np.unique(units)), self.fitted.job.measure.queries, "record" if unit is None else "unit"
         controls, places = risk.Ordered.of(held), ("release", "original")
         for name, predicates in samples.read_predicates(self.work).items():
