@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from types import MappingProxyType
@@ -218,17 +218,17 @@ def matches_in(work: Work, cut: Cut, where: str, name: str) -> risk.Matches:
     Of the original the units, where these have several rows. Of several copies of the release the mean number, rounded:
     it tells more of how many there are than each.
     """
-    name_of_units, first = f"{where}.{name}.units", list(_files(work.copies[0], cut))
-    if name_of_units in first[0]:
-        return risk.joined_units(file[name_of_units] for file in first)
+    name_of_units, first = f"{where}.{name}.units", work.copies[0]
+    if name_of_units in next(_files(first, cut)):
+        return risk.joined_units(file[name_of_units] for file in _files(first, cut))
 
-    def found(files: Iterable[dict[str, npt.NDArray[Any]]]) -> risk.Matches:
-        parts = (risk.Matches(file[f"{where}.{name}.counts"], file[f"{where}.{name}.rows"]) for file in files)
-        return reduce(risk.Matches.__add__, parts)
+    def found(one: Work) -> risk.Matches:
+        counts, rows = f"{where}.{name}.counts", f"{where}.{name}.rows"
+        return reduce(risk.Matches.__add__, (risk.Matches(file[counts], file[rows]) for file in _files(one, cut)))
 
     if where == "original" or len(work.copies) == 1:
         return found(first)
-    counts = np.mean([found(_files(one, cut)).counts for one in work.copies], axis=0)
+    counts = np.mean([found(one).counts for one in work.copies], axis=0)
     return risk.Matches(np.rint(counts).astype(np.int64), found(first).rows)
 
 
@@ -300,7 +300,8 @@ def _own_of(work: Work, fitted: Fitted, queries: Queries) -> tuple[IntArray, Int
 def found_by_keys(work: Work, fitted: Fitted, cut: Cut, at: int) -> FloatArray:
     """With what chance the link of each query by the columns of a scenario is right."""
     names = [f"scenario_{at}.{name}" for name in ("squared", "ties", "own")]
-    parts = [risk.KeyMatches(*(file[name] for name in names)) for file in _files(work, cut)]
+    # one after the other: arrays are views of their whole files, which a list would hold at once
+    parts = (risk.KeyMatches(*(file[name] for name in names)) for file in _files(work, cut))
     chances = reduce(risk.KeyMatches.merge, parts).chances
     if fitted.unit is not None or links_own(fitted):
         return chances
