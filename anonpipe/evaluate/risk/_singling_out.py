@@ -220,8 +220,6 @@ class SinglingOut:
 def singling_out(met: PredicateMatches) -> SinglingOut:
     """Hold predicates that one released record alone meets against the original and against held-out records.
 
-    Notes
-    -----
     *The control.* Whether one record of a table meets a predicate depends on how many there are, so that held-out
     records cannot be counted like the original, which has more: of another sample of the population anonymeter, which
     fits a curve to the difference, has been seen to find a risk of 0.17 to 0.20. Here each held-out record takes the
