@@ -296,11 +296,9 @@ def _as_type(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
 
 
 def _like(released: pa.Table, given: Any) -> Any:
-    """The released table as the kind of table that was given, its columns of the same types.
-
-    What is neither of pandas nor of Arrow is made by the `from_arrow` of its
-    class or of its library; where there is none, the Arrow table is returned.
-    """
+    """The released table as the kind of table that was given, its columns of the same types."""
+    # What is neither of pandas nor of Arrow is made by the `from_arrow` of its class or of its library; where there is
+    # none, the Arrow table is returned.
     if isinstance(given, pd.DataFrame):
         frame: pd.DataFrame = released.to_pandas()
         dtypes = {name: _nullable(given[name].dtype, frame[name]) for name in frame.columns if name in given}

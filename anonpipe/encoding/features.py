@@ -359,11 +359,9 @@ class FeatureEncoder:
 
 @nb.njit(cache=True, nogil=True)
 def _fall(x: FloatArray, low: float, high: float, excess: float) -> float:
-    """How far sorted values must fall so that, held inside [low, high], they lose `excess` in sum.
-
-    Walks from one change of slope to the next: a value above `high` starts to move when it comes inside, a value at
-    `low` stops. The values inside are always x[bottom:top].
-    """
+    """How far sorted values must fall so that, held inside [low, high], they lose `excess` in sum."""
+    # Walks from one change of slope to the next: a value above `high` starts to move when it comes inside, a value at
+    # `low` stops. The values inside are always x[bottom:top].
     n = x.shape[0]
     bottom, fall = 0, 0.0
     while bottom < n and x[bottom] <= low:

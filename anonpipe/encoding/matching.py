@@ -179,10 +179,8 @@ def _exchanged(
 def _chosen(
     decoded: FloatArray, item: _Exchangeable, residual: FloatArray, unit: FloatArray, rng: np.random.Generator
 ) -> IntArray:
-    """Pairs of a random half of the records that gain most by an exchange of some columns, shape (n_pairs, 2).
-
-    Records r and s gain about (x_r - x_s)(w_s - w_r): x is exchanged, w sums others, each times its residual with x.
-    """
+    """Pairs of a random half of the records that gain most by an exchange of some columns, shape (n_pairs, 2)."""
+    # Records r and s gain about (x_r - x_s)(w_s - w_r): x is exchanged, w sums others, each times its residual with x.
     inside = slice(item.start, item.stop)
     weight = residual[inside] * np.outer(np.square(unit[inside]), np.square(unit))
     weight[:, inside] = 0.0
@@ -434,11 +432,9 @@ class ValueScores:
 def _by_full_steps(
     made_by: Callable[[FloatArray], FloatArray], wanted: FloatArray, best: FloatArray, least: float
 ) -> FloatArray:
-    """The map of least loss among full steps one after another, or `best`.
-
-    Where most records of two columns have one value, as counts and costs have 0, their covariance is the order of the
-    few others. It stays until the map has gone far: halved steps end there, full ones lead across.
-    """
+    """The map of least loss among full steps one after another, or `best`."""
+    # Where most records of two columns have one value, as counts and costs have 0, their covariance is the order of the
+    # few others. It stays until the map has gone far: halved steps end there, full ones lead across.
     matrix = np.eye(len(best))
     for _ in range(_FULL_STEPS):
         found = made_by(matrix)

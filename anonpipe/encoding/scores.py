@@ -376,11 +376,9 @@ def _outliers(found: Sequence[Radix], released: Sequence[Quantiles], grid: Grid)
 def _joined(
     rows: FloatArray | IntArray, of_strata: IntArray, k: int, outcomes: int
 ) -> tuple[IntArray, list[int]] | None:
-    """The class of each stratum and outcome, and k of each class; None where all together are few.
-
-    Few values join their stratum's most frequent outcome, or the largest class. A class of several strata needs the
-    table's k; where that leaves it with too few, there is one class.
-    """
+    """The class of each stratum and outcome, and k of each class; None where all together are few."""
+    # Few values join their stratum's most frequent outcome, or the largest class. A class of several strata needs the
+    # table's k; where that leaves it with too few, there is one class.
     of_stratum, places = rows.reshape(-1, outcomes), np.arange(len(rows))
     most = places[::outcomes, None] + of_stratum.argmax(axis=1, keepdims=True)
     own = np.where(of_stratum < of_strata[:, None], most, places.reshape(-1, outcomes)).ravel()

@@ -634,7 +634,7 @@ def _of_one_form(items: list[Any]) -> list[Any]:
 
 def _with_words(items: list[Any]) -> list[str]:
     """The problems; where a number or one of some words can be written, as one."""
-    words = {item["loc"][:-1]: str(item["loc"][-1]) for item in items if str(item["loc"][-1:]).startswith("(\"literal[")}
+    words = {item["loc"][:-1]: str(item["loc"][-1]) for item in items if str(item["loc"][-1:]).startswith('("literal[')}
     found = []
     for item in items:
         place = item["loc"][:-1]

@@ -213,10 +213,8 @@ def _refuse(job: Job, by_name: Mapping[str, tuple[int, int]], units: int) -> Non
 
 
 def _numbers(job: Job, sizes: IntArray, to_link: bool = False) -> tuple[int, ...]:
-    """The numbers of rows that are released: enough units have each, or a larger one that is not.
-
-    Of linked rows all up to the largest: their number is a masked column.
-    """
+    """The numbers of rows that are released: enough units have each, or a larger one that is not."""
+    # Of linked rows all up to the largest: their number is a masked column.
     least, units = max(2 * job.k, _LEAST), int(sizes.sum())
     longest = least if to_link else max(least, min(_LEAST_LONGEST, units // 20))
     found: list[int] = []
@@ -464,10 +462,8 @@ class _Timetable:
 
 
 def _timetable(job: Job, times: _Times, known: Sequence[int]) -> _Timetable | None:
-    """Patterns that enough units have, rare ones joined; None where rows have one time each, or much would change.
-
-    Rare ones that a rule ties to other columns are left out: their units count for no other pattern.
-    """
+    """Patterns that enough units have, rare ones joined; None where rows have one time each, or much would change."""
+    # Rare ones that a rule ties to other columns are left out: their units count for no other pattern.
     if (most := known[-1]) > times.patterns.shape[1]:
         return None
     number = _released_number(np.isfinite(times.patterns).sum(axis=1), known)
@@ -504,10 +500,8 @@ def _shift(before: FloatArray, after: FloatArray, units: IntArray) -> float:
 
 
 def _joined(patterns: FloatArray, units: IntArray, least: int) -> IntArray:
-    """Of each pattern the one that its units get: of as many rows, near, and of enough units, shape (n_patterns,).
-
-    The rarest pattern is joined with the nearest one, until each has enough units.
-    """
+    """Of each pattern the one that its units get: of as many rows, near, and of enough units, shape (n_patterns,)."""
+    # The rarest pattern is joined with the nearest one, until each has enough units.
     joined, left = np.arange(len(patterns)), units.copy()
     rows = np.isfinite(patterns).sum(axis=1)
     place = np.where(np.isfinite(patterns), patterns, 0.0)

@@ -434,10 +434,8 @@ STEEPER = 0.9  # Times the ratio of neighbouring shares that the next one is at 
 
 
 def _counts(look: Look) -> bool:
-    """Whether few whole numbers are counts: all from 0 or 1 on, and ever fewer rows have the larger ones.
-
-    Where no name says so they begin with 0, and their shares fall ever more steeply, as those of rare events do.
-    """
+    """Whether few whole numbers are counts: all from 0 or 1 on, and ever fewer rows have the larger ones."""
+    # Where no name says so they begin with 0, and their shares fall ever more steeply, as those of rare events do.
     values, rows = np.unique(look.values[~np.isnan(look.values)], return_counts=True)
     if len(values) < FEWEST_COUNTS or values[0] not in (0.0, 1.0) or values[-1] - values[0] >= len(values):
         return False
@@ -500,10 +498,8 @@ _LEAST_EXPLAINED = 0.1
 
 
 def _survey_weight(looks: list[Look], guesses: dict[str, Guess]) -> None:
-    """Give the role sampling_weight to the first column that is named so and holds what weights are.
-
-    Replicates of it are left out, and sampling units, of which masked numbers mean nothing.
-    """
+    """Give the role sampling_weight to the first column that is named so and holds what weights are."""
+    # Replicates of it are left out, and sampling units, of which masked numbers mean nothing.
     replicates = [look.name for look in looks if look.numbers is not None and names_replicate(look.name)]
     for name in replicates if len(replicates) > 1 else ():
         guesses[name] = Guess(guesses[name].kind, Role.REPLICATE_WEIGHT, REASONS["replicates"])

@@ -337,10 +337,8 @@ def made_folder(where: OutputPlace) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _locked(where: OutputPlace, deadline: float) -> Iterator[str | None]:
-    """Hold the lock, or yield the owner of a lease: on an object store, and on disks that know no locks.
-
-    The kernel takes a lock from a process that dies; a lease has signs of life.
-    """
+    """Hold the lock, or yield the owner of a lease: on an object store, and on disks that know no locks."""
+    # The kernel takes a lock from a process that dies; a lease has signs of life.
     path = Path(where.path(_LOCK))
     handle: IO[bytes] | None = None
     while where.local and handle is None:

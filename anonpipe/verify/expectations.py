@@ -336,10 +336,8 @@ def _largest(*differences: npt.NDArray[Any]) -> int:
 
 
 def _moments_off(known: Tally, found: Tally, reach: FloatArray | float) -> Check:
-    """Means and squared deviations in standard deviations of the scan, within what rounding may be.
-
-    A mean is rounded by parts of its size. A column of one value is measured in ten times these parts.
-    """
+    """Means and squared deviations in standard deviations of the scan, within what rounding may be."""
+    # A mean is rounded by parts of its size. A column of one value is measured in ten times these parts.
     sd = np.sqrt(np.divide(known.m2, known.n, out=np.zeros_like(known.m2), where=known.n > 0))
     size = np.abs(known.mean) + sd
     scale = np.maximum(sd, 10.0 * _EPS * size)

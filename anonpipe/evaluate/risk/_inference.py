@@ -360,11 +360,9 @@ def _surest(
 
 
 def _surest_right(sure: _Sure, members: int, controls: int, tail: float) -> Share:
-    """Share of right guesses among the surest of members, its interval for as sure guesses as the controls' may be.
-
-    Where few are sure for a simple reason (a value is null where another is), the surest of few controls may hold some
-    that are not: the last of them stands at a quantile of a beta distribution.
-    """
+    """Share of right guesses among the surest of members, its interval for as sure guesses as the controls' may be."""
+    # Where few are sure for a simple reason (a value is null where another is), the surest of few controls may hold
+    # some that are not: the last of them stands at a quantile of a beta distribution.
     from scipy.stats import beta  # Imported here as it is slow to load
 
     right, others = sure.members.right, len(sure.controls.right)

@@ -347,10 +347,8 @@ def _nearest_of_block(
     places: IntArray,
     weights: FloatArray,
 ) -> tuple[FloatArray, IntArray, FloatArray]:
-    """Search each query's block.
-
-    Shapes: points (n, width); begins, ends (m,); returns (m,).
-    """
+    """Search each query's block."""
+    # Shapes: points (n, width); begins, ends (m,); returns (m,).
     m = queries.shape[0]
     squared, ties, own = np.full(m, np.inf), np.zeros(m, dtype=np.int64), np.zeros(m)
     for q in range(m):

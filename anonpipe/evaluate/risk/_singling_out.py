@@ -303,12 +303,10 @@ def _find_met(
     units: IntArray,
     most: int,
 ) -> tuple[IntArray, IntArray, IntArray]:
-    """Count records (or distinct units, where these are given), by those that meet each predicate's rarest interval.
-
-    Shapes: cells, orders (n_columns, n_rows); together (n_predicates,); begins, ends and others (n_predicates, size),
-    the rarest first; units (n_rows,) or (0,); returns counts and sums of row numbers (n_predicates,), and the units
-    (n_predicates, most + 1), -1 for none.
-    """
+    """Count records (or distinct units, where these are given), by those that meet each predicate's rarest interval."""
+    # Shapes: cells, orders (n_columns, n_rows); together (n_predicates,); begins, ends and others (n_predicates, size),
+    # the rarest first; units (n_rows,) or (0,); returns counts and sums of row numbers (n_predicates,), and the units
+    # (n_predicates, most + 1), -1 for none.
     n, size = columns.shape
     counts, rows = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
     found = np.empty((n, most + 1 if len(units) else 0), dtype=np.int64)

@@ -413,10 +413,8 @@ def measure_risk(data: risk.AttackData, units: bool) -> tuple[tuple[Measurement,
 
 
 def _outcome(measure: risk.RiskMeasure, data: risk.AttackData, units: bool) -> risk.Measured | Reason | str:
-    """The figures, or why there are none, in the measure's own words: too few records, or no column that it is for.
-
-    A refused measure is not checked, and fails a gate that limits it.
-    """
+    """The figures, or why there are none, in the measure's own words: too few records, or no column that it is for."""
+    # A refused measure is not checked, and fails a gate that limits it.
     if units and not measure.counts_units:
         return Reason.UNITS
     try:
@@ -546,10 +544,8 @@ def gated(
 
 
 def _badness(name: str, measured: Measurement, limit: float | None, at_default: bool) -> tuple[bool, float]:
-    """Whether it is beyond the limit, and how bad it is: the higher the worse, infinity for what is no number.
-
-    Of default limits, which are held against several ends of intervals, the figures themselves are compared.
-    """
+    """Whether it is beyond the limit, and how bad it is: the higher the worse, infinity for what is no number."""
+    # Of default limits, which are held against several ends of intervals, the figures themselves are compared.
     judged = _judged(name, measured, at_default)[0]
     value = measured.value if at_default else judged
     if value != value or judged != judged:

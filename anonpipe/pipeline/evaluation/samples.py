@@ -223,10 +223,8 @@ def can_be_assigned(fitted: Fitted) -> bool:
 
 
 def _assigned(work: Work, fitted: Fitted, rows: SampleRows, index: int, of: int) -> FloatArray:
-    """Right links of some cells of a partition where all is assigned at once; see `assigned_cells`.
-
-    Large blocks are cut by numbers as they lie in the table, so that only what is drawn becomes features.
-    """
+    """Right links of some cells of a partition where all is assigned at once; see `assigned_cells`."""
+    # Large blocks are cut by numbers as they lie in the table, so that only what is drawn becomes features.
     rng = work.rng("assess assignment", index)
     blocks = alike_numbers(fitted, rows.original, np.zeros(len(rows.original), dtype=np.int64))
     cells = drawn_cells(*_on_one_scale(fitted, rows), blocks, min(1.0, ASSIGNED / of), rng)
@@ -253,11 +251,9 @@ def _on_one_scale(fitted: Fitted, rows: SampleRows) -> tuple[FloatArray, FloatAr
 
 
 def _class_counts(fitted: Fitted, rows: SampleRows, of: int) -> dict[str, npt.NDArray[Any]]:
-    """Of each scenario the classes of a partition's originals, how many are in each, and the sum of their weights.
-
-    Where units have several rows, the classes and units that go together. Of a table with more rows than
-    `COUNTED_CLASSES` only classes whose numbers are below a border, which are the same ones in every partition.
-    """
+    """Of each scenario the classes of a partition's originals, how many are in each, and the sum of their weights."""
+    # Where units have several rows, the classes and units that go together. Of a table with more rows than
+    # `COUNTED_CLASSES` only classes whose numbers are below a border, which are the same ones in every partition.
     kept: dict[str, npt.NDArray[Any]] = {}
     border = min(1.0, COUNTED_CLASSES / of) * 2.0**63
     for at, columns in enumerate(key_columns(fitted)):

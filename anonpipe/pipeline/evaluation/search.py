@@ -277,12 +277,10 @@ def found_within(work: Work, cut: Cut, at: int) -> IntArray:
 
 
 def _own_of(work: Work, fitted: Fitted, queries: Queries) -> tuple[IntArray, IntArray, FloatArray]:
-    """Starts, places and weights of what counts as the own record of each query.
-
-    Its own released record where there is one; else those alike in its group, and of a unit with several rows r/n
-    for each group, which has n alike of which r are the unit's. (Otherwise 1/n is not known before all partitions
-    are searched.)
-    """
+    """Starts, places and weights of what counts as the own record of each query."""
+    # Its own released record where there is one; else those alike in its group, and of a unit with several rows r/n for
+    # each group, which has n alike of which r are the unit's. (Otherwise 1/n is not known before all partitions are
+    # searched.)
     count = len(queries.own_row)
     if links_own(fitted):
         return np.arange(count + 1), queries.own_row, np.ones(count)
