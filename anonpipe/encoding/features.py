@@ -166,11 +166,9 @@ class NumberBlock(FeatureBlock):
     def decode(
         self, features: FloatArray, cells: FloatArray, groups: Groups, rng: np.random.Generator, how: Decoding
     ) -> FloatArray:
-        """Values of the block's column, NaN for nulls, whose counts are calibrated.
-
-        A calibrated ordinal keeps its categories' counts in each group: the group's own values are handed out in the
-        order of the synthetic ones, or by `histogram` at random.
-        """
+        """Values of the block's column, NaN for nulls, whose counts are calibrated."""
+        # A calibrated ordinal keeps its categories' counts in each group: the group's own values are handed out in the
+        # order of the synthetic ones, or by `histogram` at random.
         values = self.mean + self.sd * features[:, self.start]
         if self.nullable:
             was_null = np.isnan(cells[:, self.position]).astype(np.int64)

@@ -128,11 +128,9 @@ class Radix:
 
     @property
     def means(self) -> FloatArray:
-        """The mean of each bin.
-
-        Numbers are a linear function of their keys between two powers of two, and no bin reaches further at levels up
-        to 52; in the few that are wider, or whose sum of keys may have turned over, the mean is that of the extremes.
-        """
+        """The mean of each bin."""
+        # Numbers are a linear function of their keys between two powers of two, and no bin reaches further at levels up
+        # to 52; in the few that are wider, or whose sum of keys may have turned over, the mean is that of the extremes.
         low, high = self.smallest, self.largest
         offsets = self.sums - self.counts.astype(np.uint64) * self.low  # modulo 2^64, as both are
         span = np.maximum((self.high - self.low).astype(np.float64), 1.0)

@@ -224,10 +224,8 @@ class SamplingWeight:
         return np.asarray(np.maximum(drawn * step + origin, step))
 
     def off(self, written: WeightCounts, factors: Factors) -> float:
-        """How far sums of written weights are from the original's, the furthest, in standard errors of the sum.
-
-        That of a sum of n weights is taken for the root of the sum of their squares.
-        """
+        """How far sums of written weights are from the original's, the furthest, in standard errors of the sum."""
+        # That of a sum of n weights is taken for the root of the sum of their squares.
         at = np.searchsorted(factors.cells, written.cell)
         furthest = 0.0
         for kind in factors.margins.T:
@@ -240,10 +238,8 @@ class SamplingWeight:
     # The factors
 
     def solve(self, counted: WeightCounts) -> Factors:
-        """The factors of all cells, by iterative proportional fitting inside `RATIO` and the range of weights.
-
-        Where records are held out, all weights and their range are expanded by what those held out stood for.
-        """
+        """The factors of all cells, by iterative proportional fitting inside `RATIO` and the range of weights."""
+        # Where records are held out, all weights and their range are expanded by what those held out stood for.
         kept, after = counted.only(ORIGINAL), counted.only(RELEASED)
         expanded = np.where(counted.table == HELD_OUT, ORIGINAL, counted.table)
         before = replace(counted, table=expanded)._summed().only(ORIGINAL)

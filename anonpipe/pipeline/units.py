@@ -83,11 +83,9 @@ class Folded:
         )
 
     def with_strata(self, unit: UnitColumn, job: Job) -> UnitColumn:
-        """The unit with what is known of the strata of linked rows: independent records, and rows that hold k units.
-
-        A unit has one row in the first stratum and few in the second. Kish's effective sample size of each says what
-        its moments disclose of a unit; what several disclose adds up, and so do the reciprocals.
-        """
+        """The unit with what is known of the strata of linked rows: independent records, and rows that hold k units."""
+        # A unit has one row in the first stratum and few in the second. Kish's effective sample size of each says what
+        # its moments disclose of a unit; what several disclose adds up, and so do the reciprocals.
         rows = np.minimum(np.arange(len(self.sizes)), self.layout.most)
         early = np.clip(rows, 1, linked.LATE_FROM - 1) - 1
         ordered = (early, np.minimum(rows, 1), np.maximum(rows - 1, 0) - early)  # as the names of strata
@@ -124,10 +122,8 @@ class Folded:
 
 
 def fold(job: Job, source: Source, folder: Path) -> tuple[Job, Source, Folded]:
-    """Lay the rows of each unit side by side in a private folder; the job and the input of records that are units.
-
-    The rows are read once, into buckets of whole units by a keyed hash of the unit: memory is that of a bucket.
-    """
+    """Lay the rows of each unit side by side in a private folder; the job and the input of records that are units."""
+    # The rows are read once, into buckets of whole units by a keyed hash of the unit: memory is that of a bucket.
     make_private(folder)
     key = keyed(steward_secret(), "units", job.digest())
     of_unit, of_row = levels_of(job)
@@ -552,10 +548,8 @@ def row_sums(columns: Sequence[FloatArray], first: BoolArray) -> FloatArray:
 
 
 def correlations_of_rows(sums: FloatArray) -> FloatArray:
-    """Correlations of the rows of a unit by their sums, shape (n_names, 3).
-
-    Lag one; intraclass by analysis of variance (Fisher 1925); lag one of differences from the unit's mean.
-    """
+    """Correlations of the rows of a unit by their sums, shape (n_names, 3)."""
+    # Lag one; intraclass by analysis of variance (Fisher 1925); lag one of differences from the unit's mean.
     pairs, sx, sy, sxx, syy, sxy, units, rows, squared, total, squares, between, apart = sums.T
     with np.errstate(invalid="ignore", divide="ignore"):
         lag = (sxy - sx * sy / pairs) / np.sqrt((sxx - sx**2 / pairs) * (syy - sy**2 / pairs))

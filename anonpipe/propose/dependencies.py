@@ -23,11 +23,9 @@ DAYS_IN = {"days": 1.0, "months": 30.4375, "years": 365.25}
 
 
 def derived(looks: list[Look]) -> dict[str, str]:
-    """Columns that follow from other columns, with the reason; what they follow from is never among them.
-
-    In this order, among the columns still left: linear copies of a number or date; parts of a date; classes, each
-    category of which covers an interval of a number of its own; of two dates and the time between them one date.
-    """
+    """Columns that follow from other columns, with the reason; what they follow from is never among them."""
+    # In this order, among the columns still left: linear copies of a number or date; parts of a date; classes, each
+    # category of which covers an interval of a number of its own; of two dates and the time between them one date.
     found: dict[str, str] = {}
     for search in (_copies, _date_parts, _classes, _intervals):
         for name, reason in search([look for look in looks if look.name not in found]):

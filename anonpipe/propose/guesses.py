@@ -303,10 +303,9 @@ def _may_number(look: Look, guessed: Guess) -> bool:
 
 
 def guess_for(looks: list[Look], needs: Needs) -> dict[str, Guess]:
-    """Kind and role of each column where the recipients' analyses are known.
-
-    What none names is proposed as dropped: nobody needs it. What one names is released, also if it follows from others.
-    """
+    """Kind and role of each column where the recipients' analyses are known."""
+    # What none names is proposed as dropped: nobody needs it. What one names is released, also if it follows from
+    # others.
     used = guess([look for look in looks if look.name in needs.users])
     found: dict[str, Guess] = {}
     own = _by_copies(looks, _units(_without_copies(looks)))

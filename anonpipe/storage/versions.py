@@ -287,10 +287,8 @@ def _clean(where: OutputPlace) -> None:
 
 @contextlib.contextmanager
 def exclusive_lock(where: OutputPlace, patience: float = PATIENCE) -> Iterator[None]:
-    """Lock an output against all other processes, and clean it up; nested calls count as one.
-
-    The steward's own place, with the release log, may serve several outputs: it is locked after the output.
-    """
+    """Lock an output against all other processes, and clean it up; nested calls count as one."""
+    # The steward's own place, with the release log, may serve several outputs: it is locked after the output.
     deadline = time.monotonic() + patience
     if where.url() in _HELD.get():
         yield

@@ -212,10 +212,8 @@ class Target:
 
     @property
     def limits(self) -> tuple[FloatArray, FloatArray]:
-        """How far chance may lead means and covariances from what is expected, in units of features; 0 where exact.
-
-        One of all entries of all tables is further off with probability `CHANCE` at most, whatever the data.
-        """
+        """How far chance may lead means and covariances from what is expected, in units of features; 0 where exact."""
+        # One of all entries of all tables is further off with probability `CHANCE` at most, whatever the data.
         width = len(self.original.mean)
         if self.expected is None or not width:
             return np.zeros(width), np.zeros((width, width))

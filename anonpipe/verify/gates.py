@@ -665,10 +665,8 @@ def _without_limit(compared: ComparedMoments) -> list[Check]:
 
 
 def joint_variance(share: FloatArray, other: FloatArray, covariance: FloatArray) -> FloatArray:
-    """Variance of the count of records in both of two categories with given margins, over the number of records.
-
-    That of Fisher's noncentral hypergeometric law, by the harmonic sum of the four expected counts (Cornfield 1956).
-    """
+    """Variance of the count of records in both of two categories with given margins, over the number of records."""
+    # That of Fisher's noncentral hypergeometric law, by the harmonic sum of the four expected counts (Cornfield 1956).
     signs = ((1, share, other), (-1, share, 1 - other), (-1, 1 - share, other), (1, 1 - share, 1 - other))
     cells = (np.maximum(sign * covariance + one * two, 1e-300) for sign, one, two in signs)
     return np.asarray(1.0 / sum(1.0 / cell for cell in cells))

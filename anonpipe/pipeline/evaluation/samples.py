@@ -296,10 +296,8 @@ def masked_numbers(fitted: Fitted) -> list[int]:
 
 
 def alike_numbers(fitted: Fitted, cells: FloatArray, labels: IntArray) -> IntArray:
-    """A number of each record: equal where groups are, and the unchanged columns that an intruder knows.
-
-    Among such records nothing that is released tells who is who.
-    """
+    """A number of each record: equal where groups are, and the unchanged columns that an intruder knows."""
+    # Among such records nothing that is released tells who is who.
     return row_numbers(cells[:, [fitted.cells.names.index(name) for name in known.known_unchanged(fitted)]], labels)
 
 
@@ -442,10 +440,8 @@ def _added(work: Work, cut: Cut, *names: str) -> tuple[IntArray, IntArray]:
 
 
 def gather_queries(work: Work, fitted: Fitted, cut: Cut) -> None:
-    """Put the partitions' queries into one file, and rows that ranks are taken from; done once, by the driver.
-
-    Records whose columns are to be guessed go into a file of their own.
-    """
+    """Put the partitions' queries into one file, and rows that ranks are taken from; done once, by the driver."""
+    # Records whose columns are to be guessed go into a file of their own.
     asked = ("features", "own_row", "own_original", "own_group", "own_size", "own_alike", "own_strata", "own_numbers")
     names = (*asked, "own_classes", "own_blocks", "own_known", "own_cells", "original", "released")
     *queries, original, released = read_samples(work, cut, *names)

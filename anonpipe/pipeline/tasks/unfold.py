@@ -318,10 +318,8 @@ class Linked:
 
 
 def linked(records: pa.Table, fitted: Fitted, layout: UnitLayout) -> Linked:
-    """Link records in buckets, which have equally many first, second and further rows.
-
-    Records lie in random order, so that buckets are random, too.
-    """
+    """Link records in buckets, which have equally many first, second and further rows."""
+    # Records lie in random order, so that buckets are random, too.
     row = records.column(ROW).to_numpy()
     buckets = -(-len(row) // FILE_ROWS)
     bucket = np.empty(len(row), dtype=np.int64)
