@@ -630,7 +630,8 @@ def _of_one_form(items: list[Any]) -> list[Any]:
 
 def _with_words(items: list[Any]) -> list[str]:
     """The problems; where a number or one of some words can be written, as one."""
-    words = {item["loc"][:-1]: str(item["loc"][-1]) for item in items if str(item["loc"][-1:]).startswith('("literal[')}
+    forms = {item["loc"][:-1]: str(item["loc"][-1]) for item in items if item["loc"]}
+    words = {place: form for place, form in forms.items() if form.startswith("literal[")}
     found = []
     for item in items:
         place = item["loc"][:-1]
