@@ -208,7 +208,9 @@ def anonymize(
 def _write(arrow: pa.Table, path: Path) -> None:
     """Write the table; what the library says of a type that it cannot write may quote data."""
     try:
-        pq.write_table(_writable(arrow), path, compression="lz4")
+        # Files of Parquet hold no views, which polars yields
+        columns = [_without_views(column) for column in arrow.columns]
+        pq.write_table(pa.table(columns, names=arrow.column_names), path, compression="lz4")
     except pa.ArrowException as error:
         if isinstance(error, OSError):
             raise
@@ -244,11 +246,6 @@ def _as_arrow(given: Any) -> pa.Table:
         raise InputError(
             f"the {type(given).__name__} cannot be read as an Arrow table; convert it to one first"
         ) from None
-
-
-def _writable(table: pa.Table) -> pa.Table:
-    """The same values in types that Parquet files can hold: no views, which polars yields."""
-    return pa.table([_without_views(column) for column in table.columns], names=table.column_names)
 
 
 def _without_views(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -296,11 +293,9 @@ def _as_type(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
 
 
 def _like(released: pa.Table, given: Any) -> Any:
-    """The released table as the kind of table that was given, its columns of the same types.
-
-    What is neither of pandas nor of Arrow is made by the `from_arrow` of its
-    class or of its library; where there is none, the Arrow table is returned.
-    """
+    """The released table as the kind of table that was given, its columns of the same types."""
+    # What is neither of pandas nor of Arrow is made by the `from_arrow` of its class or of its library; where there is
+    # none, the Arrow table is returned.
     if isinstance(given, pd.DataFrame):
         frame: pd.DataFrame = released.to_pandas()
         dtypes = {name: _nullable(given[name].dtype, frame[name]) for name in frame.columns if name in given}

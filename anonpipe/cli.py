@@ -778,16 +778,10 @@ def _execute(
 
 def _tell_if_cold(job: Job) -> None:
     """One line where a run is going to be silent for long; a given scheduler's workers compile elsewhere."""
-    if job.run.scheduler is None and not _compiled():
-        from anonpipe.kernels.compiled import lasting
+    from anonpipe.kernels.compiled import any_kept, lasting
 
+    if job.run.scheduler is None and not any_kept():
         display.err.print(COLD if lasting() is not None else COLD_AGAIN, soft_wrap=True)
-
-
-def _compiled() -> bool:
-    from anonpipe.kernels.compiled import any_kept
-
-    return any_kept()
 
 
 def _finish(job: Job, outcome: RunOutcome, prune: int | None, form: Form = Form.TABLES, details: bool = False) -> None:

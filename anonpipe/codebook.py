@@ -320,10 +320,8 @@ _HEADINGS = (
 
 
 def as_csv(book: CodeBook, counts: Mapping[str, Counter[Any] | None]) -> bytes:
-    """A table with a row for each column, or for each category of one.
-
-    An apostrophe stands before texts that a spreadsheet would run as formulas.
-    """
+    """A table with a row for each column, or for each category of one."""
+    # An apostrophe stands before texts that a spreadsheet would run as formulas.
     table: list[tuple[Any, ...]] = [_HEADINGS]
     for one in book.variables:
         kind, ends = one.kind.value if one.kind else "", [_plain(end) for end in one.bounds]

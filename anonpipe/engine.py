@@ -314,11 +314,9 @@ def _start_cluster(
 
 @contextlib.contextmanager
 def _fork_server(preload: Sequence[str]) -> Iterator[bool]:
-    """Whether a process runs that has loaded the modules, and of which workers are forked; it ends with the block.
-
-    A spawned worker loads them by itself: 2 s of computing and 150 MiB each. There is none elsewhere than on Linux, or
-    where the path of its socket is too long. A server that this program already has knows another environment.
-    """
+    """Whether a process runs that has loaded the modules, and of which workers are forked; it ends with the block."""
+    # A spawned worker loads them by itself: 2 s of computing and 150 MiB each. There is none elsewhere than on Linux,
+    # or where the path of its socket is too long. A server that this program already has knows another environment.
     import distributed.utils
 
     server: Any = forkserver._forkserver  # there is no public way to end it
@@ -527,11 +525,9 @@ def _quiet_logs() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _interrupts_held() -> Iterator[None]:
-    """Hold Ctrl-C until the end; threads and processes started in the block never receive it.
-
-    It is for the driver, which stops the workers: the signal is blocked, which they inherit. Threads that were there
-    before can still be handed it, so that the handler only remembers it.
-    """
+    """Hold Ctrl-C until the end; threads and processes started in the block never receive it."""
+    # It is for the driver, which stops the workers: the signal is blocked, which they inherit. Threads that were there
+    # before can still be handed it, so that the handler only remembers it.
     resource_tracker.ensure_running()  # started inside, it would unblock the signal
     main = threading.current_thread() is threading.main_thread()
     heard: list[int] = []

@@ -191,12 +191,10 @@ def least_free(width: int) -> int:
 
 
 def noise_scopes(grouped: Sequence[GroupedMoments]) -> list[int]:
-    """The scope of each stratum: those that share a scope share the covariance of their noise.
-
-    A stratum of N records in G groups is a scope of its own where N - G is at least 30 and twice the number of columns.
-    With fewer, the noise would lie in the span of a handful of records, and say which they are: such strata are one
-    scope together, which the smallest of the others join, one by one, until there are enough.
-    """
+    """The scope of each stratum: those that share a scope share the covariance of their noise."""
+    # A stratum of N records in G groups is a scope of its own where N - G is at least 30 and twice the number of
+    # columns. With fewer, the noise would lie in the span of a handful of records, and say which they are: such strata
+    # are one scope together, which the smallest of the others join, one by one, until there are enough.
     return scopes_of([max(each.total.n - each.groups, 0) for each in grouped], len(grouped[0].total.mean))
 
 
@@ -294,10 +292,8 @@ def covariance_limit(error: FloatArray, scale: FloatArray, chance: float) -> Flo
 
 
 def form_eigenvalue(covariance: FloatArray) -> FloatArray:
-    """Largest eigenvalue, in size, of the product of two normals of this covariance as a quadratic form.
-
-    (√(V_jj V_hh) ± V_jh)/2 are its two eigenvalues.
-    """
+    """Largest eigenvalue, in size, of the product of two normals of this covariance as a quadratic form."""
+    # (√(V_jj V_hh) ± V_jh)/2 are its two eigenvalues.
     spread = np.sqrt(np.diag(covariance))
     return np.asarray((np.outer(spread, spread) + np.abs(covariance)) / 2.0)
 
@@ -464,11 +460,9 @@ _FLAT = 1e-6  # Draws whose smallest singular value is below this part of the la
 
 
 def s_delta(grouped: GroupedMoments, form: str) -> FloatArray:
-    """Covariance of the noise that micro-perturbation adds to group means.
-
-    Li & Sarkar (2013), doi:10.1287/mnsc.1120.1584, section 5, eq. 11. There it reads (N-1)/(N-G) (S_X - S_B); with
-    S_X - S_B = W/(N-1) it is positive semidefinite as computed.
-    """
+    """Covariance of the noise that micro-perturbation adds to group means."""
+    # Li & Sarkar (2013), doi:10.1287/mnsc.1120.1584, section 5, eq. 11. There it reads (N-1)/(N-G) (S_X - S_B); with
+    # S_X - S_B = W/(N-1) it is positive semidefinite as computed.
     if form not in FORMS:
         raise JobError(f"unknown form {form!r}; known are: {', '.join(FORMS)}")
     free = grouped.total.n - (1 if form == "independent" else grouped.groups)

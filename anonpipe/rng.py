@@ -51,11 +51,9 @@ def _setting(name: str) -> str | None:
 
 @contextlib.contextmanager
 def secret_withheld() -> Iterator[None]:
-    """Remove the secret from the environment of processes that are started in the block.
-
-    This process still finds it; that of a process is open to all others of
-    the same user (`/proc/<pid>/environ`), and may end in a core dump.
-    """
+    """Remove the secret from the environment of processes that are started in the block."""
+    # This process still finds it; that of a process is open to all others of the same user (`/proc/<pid>/environ`), and
+    # may end in a core dump.
     names = (SECRET_VARIABLE, SECRET_FILE_VARIABLE)
     values = {name: os.environ.pop(name) for name in names if name in os.environ}
     _WITHHELD.update(values)

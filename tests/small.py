@@ -232,7 +232,7 @@ def commands(capture: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ans
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setattr(display, "out", Console(highlight=False, width=80))
     monkeypatch.setattr(display, "err", Console(stderr=True, highlight=False, width=80))
-    monkeypatch.setattr(cli, "_compiled", lambda: True)
+    monkeypatch.setattr("anonpipe.kernels.compiled.any_kept", lambda: True)
     monkeypatch.setattr(logging.getLogger("anonpipe"), "handlers", [])  # `--verbose` adds one for the whole process
     execute, executor = pipeline.execute, _study.open_executor
 

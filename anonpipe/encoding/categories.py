@@ -36,11 +36,9 @@ def sampled(chances: FloatArray, rng: np.random.Generator) -> IntArray:
 
 
 def calibrated(scores: FloatArray, order: IntArray, starts: IntArray, targets: IntArray) -> IntArray:
-    """Categories such that each group has exactly the wanted count of each; scores (n, q), targets (n_groups, q).
-
-    From the rarest category of all to the commonest, each takes in every group the wanted number of records that fit it
-    best among those left; ties go to the earlier record.
-    """
+    """Categories such that each group has exactly the wanted count of each; scores (n, q), targets (n_groups, q)."""
+    # From the rarest category of all to the commonest, each takes in every group the wanted number of records that fit
+    # it best among those left; ties go to the earlier record.
     if (targets < 0).any() or (targets.sum(axis=1) != np.diff(starts)).any():
         raise ValueError("the targets of every group are counts that add up to its size")
     sequence = np.argsort(targets.sum(axis=0), kind="stable")
@@ -69,11 +67,10 @@ def calibrated_groups(chances: FloatArray, sizes: IntArray, totals: IntArray) ->
 def calibrated_probabilities(
     chances: FloatArray, shares: FloatArray, sizes: IntArray | FloatArray | None = None
 ) -> FloatArray:
-    """Distributions whose means over the records are the wanted shares; chances (n, q), shares (q,), sizes (n,).
-
-    Every category gets a factor, the same for all records, and the distributions are normalised again: of two
-    categories the logits of all records are shifted by one number. Factors are found by fitting means and sums in turn.
-    """
+    """Distributions whose means over the records are the wanted shares; chances (n, q), shares (q,), sizes (n,)."""
+    # Every category gets a factor, the same for all records, and the distributions are normalised again: of two
+    # categories the logits of all records are shifted by one number. Factors are found by fitting means and sums in
+    # turn.
     weights = np.ones(len(chances)) if sizes is None else sizes.astype(np.float64)
     weights /= weights.sum()
     base = np.where(shares > 0.0, np.maximum(chances, _LEAST), 0.0)
@@ -91,12 +88,10 @@ def calibrated_probabilities(
 
 
 def rounded(chances: FloatArray, units: int, rng: np.random.Generator) -> IntArray:
-    """Distributions in whole units, up or down, such that every record's add up and no mean is shifted.
-
-    With a shift u of a record, drawn from 0 to 1, the cumulated units C become the whole part of C + u. Each
-    probability is then rounded to one of its two neighbours, up with the chance that is its remainder. (The largest
-    remainders of each record would always lose a category that is rare in all records.)
-    """
+    """Distributions in whole units, up or down, such that every record's add up and no mean is shifted."""
+    # With a shift u of a record, drawn from 0 to 1, the cumulated units C become the whole part of C + u. Each
+    # probability is then rounded to one of its two neighbours, up with the chance that is its remainder. (The largest
+    # remainders of each record would always lose a category that is rare in all records.)
     cumulated = np.minimum(np.cumsum(chances, axis=1), 1.0) * units
     cumulated = np.where(cumulated > units - 1e-9, units, cumulated)
     whole = np.floor(cumulated + rng.random(len(chances))[:, None]).astype(np.int64)

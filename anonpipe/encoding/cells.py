@@ -111,12 +111,10 @@ class ColumnEncoder:
         return codes
 
     def from_cells(self, cells: FloatArray, wanted: Collection[str] | None = None) -> pa.RecordBatch:
-        """The rows of the cells, or some columns of them, in exactly the input's types.
-
-        Numbers are put on their steps inside their bounds. A dictionary holds the categories of these rows only; one
-        whose levels are declared, as those of an ordered one are, holds them all in their order. What the input's
-        dictionary holds besides may come from its rows: suppressed categories would be disclosed.
-        """
+        """The rows of the cells, or some columns of them, in exactly the input's types."""
+        # Numbers are put on their steps inside their bounds. A dictionary holds the categories of these rows only; one
+        # whose levels are declared, as those of an ordered one are, holds them all in their order. What the input's
+        # dictionary holds besides may come from its rows: suppressed categories would be disclosed.
         if cells.ndim != 2 or cells.shape[1] != len(self.names):
             raise ValueError(f"cells have shape {cells.shape}; give (n_rows, {len(self.names)})")
         arrays, fields = [], []

@@ -304,11 +304,9 @@ def _summed(which: IntArray, size: int, values: FloatArray) -> FloatArray:
 
 
 def feature_width(column: Column, scanned: ColumnScan) -> int:
-    """How many feature columns one column of the table takes; 0 where its values are not replaced.
-
-    A number or an ordinal takes one, and one more for its nulls. A category takes one a category that occurs, but only
-    one for two, and none for one.
-    """
+    """How many feature columns one column of the table takes; 0 where its values are not replaced."""
+    # A number or an ordinal takes one, and one more for its nulls. A category takes one a category that occurs, but
+    # only one for two, and none for one.
     if not column.encoded:
         return 0
     if not column.kind.coded or column.kind is Kind.ORDINAL:

@@ -39,8 +39,6 @@ def key_frequencies(codes: IntArray, records: FloatArray, wildcard: bool = True)
     >>> key_frequencies(keys, np.array([110.0, 84.5, 17.0, 541.0, 8.0, 5.0])).tolist()
     [110.0, 84.5, 563.0, 566.0, 549.0, 22.0]
 
-    References
-    ----------
     Templ, Kowarik & Meindl (2015), doi:10.18637/jss.v067.i04, section 3.
     """
     if not wildcard:

@@ -166,11 +166,9 @@ class NumberBlock(FeatureBlock):
     def decode(
         self, features: FloatArray, cells: FloatArray, groups: Groups, rng: np.random.Generator, how: Decoding
     ) -> FloatArray:
-        """Values of the block's column, NaN for nulls, whose counts are calibrated.
-
-        A calibrated ordinal keeps its categories' counts in each group: the group's own values are handed out in the
-        order of the synthetic ones, or by `histogram` at random.
-        """
+        """Values of the block's column, NaN for nulls, whose counts are calibrated."""
+        # A calibrated ordinal keeps its categories' counts in each group: the group's own values are handed out in the
+        # order of the synthetic ones, or by `histogram` at random.
         values = self.mean + self.sd * features[:, self.start]
         if self.nullable:
             was_null = np.isnan(cells[:, self.position]).astype(np.int64)
@@ -359,11 +357,9 @@ class FeatureEncoder:
 
 @nb.njit(cache=True, nogil=True)
 def _fall(x: FloatArray, low: float, high: float, excess: float) -> float:
-    """How far sorted values must fall so that, held inside [low, high], they lose `excess` in sum.
-
-    Walks from one change of slope to the next: a value above `high` starts to move when it comes inside, a value at
-    `low` stops. The values inside are always x[bottom:top].
-    """
+    """How far sorted values must fall so that, held inside [low, high], they lose `excess` in sum."""
+    # Walks from one change of slope to the next: a value above `high` starts to move when it comes inside, a value at
+    # `low` stops. The values inside are always x[bottom:top].
     n = x.shape[0]
     bottom, fall = 0, 0.0
     while bottom < n and x[bottom] <= low:

@@ -60,10 +60,8 @@ class Repeats:
 
 
 def digests(name: str, array: pa.Array, key: bytes) -> tuple[Digests, int]:
-    """Each distinct value of an array by its keyed digest, and the number of nulls.
-
-    Numbers and dates are turned one to one; texts and bytes by 128 bits, of which two in 10^8 agree by 1.5e-23.
-    """
+    """Each distinct value of an array by its keyed digest, and the number of nulls."""
+    # Numbers and dates are turned one to one; texts and bytes by 128 bits, of which two in 10^8 agree by 1.5e-23.
     high, low, there = keyed_values(name, array, key)
     entries = np.zeros(len(high), dtype=_ENTRY)
     entries["high"], entries["low"], entries["rows"] = high, low, 1

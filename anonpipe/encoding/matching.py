@@ -179,10 +179,8 @@ def _exchanged(
 def _chosen(
     decoded: FloatArray, item: _Exchangeable, residual: FloatArray, unit: FloatArray, rng: np.random.Generator
 ) -> IntArray:
-    """Pairs of a random half of the records that gain most by an exchange of some columns, shape (n_pairs, 2).
-
-    Records r and s gain about (x_r - x_s)(w_s - w_r): x is exchanged, w sums others, each times its residual with x.
-    """
+    """Pairs of a random half of the records that gain most by an exchange of some columns, shape (n_pairs, 2)."""
+    # Records r and s gain about (x_r - x_s)(w_s - w_r): x is exchanged, w sums others, each times its residual with x.
     inside = slice(item.start, item.stop)
     weight = residual[inside] * np.outer(np.square(unit[inside]), np.square(unit))
     weight[:, inside] = 0.0
@@ -360,13 +358,11 @@ class ValueScores:
         return DrawnSample.of(part[:, self.channels], strata, SAMPLE_ROWS, max(1, len(part)), draws("value scores"))
 
     def learn(self, sample: DrawnSample, *, params: object, rng: np.random.Generator) -> ScoreMap:
-        """The map and the distributions of a scope.
-
-        A step turns the correlations of the mean scores into those of the masked scores by `transport`, and the map
-        with them. Only steps count that lower Stein's loss: regressions on columns of which one nearly follows from
-        others rest on directions of little variance, which differences of covariances do not see. A step that gains
-        little is halved.
-        """
+        """The map and the distributions of a scope."""
+        # A step turns the correlations of the mean scores into those of the masked scores by `transport`, and the map
+        # with them. Only steps count that lower Stein's loss: regressions on columns of which one nearly follows from
+        # others rest on directions of little variance, which differences of covariances do not see. A step that gains
+        # little is halved.
         scores, classes = sample.scores, self._classes(sample.codes[:, 0])
         by_rank = self._means_by_rank(classes)
         mean, spread = scores.mean(axis=0), scores.std(axis=0)
@@ -434,11 +430,9 @@ class ValueScores:
 def _by_full_steps(
     made_by: Callable[[FloatArray], FloatArray], wanted: FloatArray, best: FloatArray, least: float
 ) -> FloatArray:
-    """The map of least loss among full steps one after another, or `best`.
-
-    Where most records of two columns have one value, as counts and costs have 0, their covariance is the order of the
-    few others. It stays until the map has gone far: halved steps end there, full ones lead across.
-    """
+    """The map of least loss among full steps one after another, or `best`."""
+    # Where most records of two columns have one value, as counts and costs have 0, their covariance is the order of the
+    # few others. It stays until the map has gone far: halved steps end there, full ones lead across.
     matrix = np.eye(len(best))
     for _ in range(_FULL_STEPS):
         found = made_by(matrix)
@@ -476,10 +470,8 @@ def _stein_loss(found: FloatArray, wanted: FloatArray) -> float:
 
 
 def transport(given: FloatArray, wanted: FloatArray) -> FloatArray:
-    """The symmetric map that changes a covariance into another one and moves normal records least.
-
-    Olkin & Pukelsheim (1982), Linear Algebra Appl. 48:257-263: A = S (S V S)^(-1/2) S is that of V to S².
-    """
+    """The symmetric map that changes a covariance into another one and moves normal records least."""
+    # Olkin & Pukelsheim (1982), Linear Algebra Appl. 48:257-263: A = S (S V S)^(-1/2) S is that of V to S².
     values, vectors = np.linalg.eigh(given)
     there = values > 1e-9 * max(float(values[-1]), 0.0)
     root = np.sqrt(np.where(there, values, 0.0))

@@ -22,12 +22,10 @@ def fill_missing(
     k: int,
     rng: np.random.Generator,
 ) -> FloatArray:
-    """Fill each missing number with a value of its group, or of groups near it (hot deck).
-
-    Donors are the group's values, where it has k or more, else those of the nearest groups too: one alone would be
-    released as he is by whatever keeps the group's moments. Donors are taken in turn, from a random one on. Of a column
-    with fewer than k values in the table nothing is filled.
-    """
+    """Fill each missing number with a value of its group, or of groups near it (hot deck)."""
+    # Donors are the group's values, where it has k or more, else those of the nearest groups too: one alone would be
+    # released as he is by whatever keeps the group's moments. Donors are taken in turn, from a random one on. Of a
+    # column with fewer than k values in the table nothing is filled.
     filled = cells.copy()
     given = cells[:, list(numeric_columns)]
     line = _line(given, order, starts) if np.isnan(given).any() else np.arange(len(starts) - 1)

@@ -119,11 +119,9 @@ class ProbabilityDecoder:
         return out
 
     def put_dummies(self, features: FloatArray, shares: FloatArray) -> None:
-        """Write into features the dummies that a reader makes of probabilities who knows how these are made.
-
-        On a straight line through the two means of an unmasked category, which become -1 and +1: both follow from the
-        shares, and these from the release.
-        """
+        """Write into features the dummies that a reader makes of probabilities who knows how these are made."""
+        # On a straight line through the two means of an unmasked category, which become -1 and +1: both follow from the
+        # shares, and these from the release.
         for block, place in self.slices():
             if not block.width:
                 continue
@@ -188,11 +186,9 @@ def _unmasked(block: CategoryBlock) -> FloatArray:
 
 
 def column_name(column: str, category: str | None) -> str:
-    r"""The name of the column of a category: both names and an underscore between, as indicators are mostly called.
-
-    In the category all but letters, digits, `_` and `-` is escaped as in addresses of the web (%20 for a blank), as
-    programs that read Parquet refuse dots, commas or brackets. Different categories so have different names.
-    """
+    r"""The name of the column of a category: both names and an underscore between, as indicators are mostly called."""
+    # In the category all but letters, digits, `_` and `-` is escaped as in addresses of the web (%20 for a blank), as
+    # programs that read Parquet refuse dots, commas or brackets. Different categories so have different names.
     if category is None:
         return f"{column}_{NULL}"
     escaped = re.sub(r"[^\w-]", lambda odd: "".join(f"%{byte:02X}" for byte in odd.group().encode()), category)

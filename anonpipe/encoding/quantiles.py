@@ -128,11 +128,9 @@ class Radix:
 
     @property
     def means(self) -> FloatArray:
-        """The mean of each bin.
-
-        Numbers are a linear function of their keys between two powers of two, and no bin reaches further at levels up
-        to 52; in the few that are wider, or whose sum of keys may have turned over, the mean is that of the extremes.
-        """
+        """The mean of each bin."""
+        # Numbers are a linear function of their keys between two powers of two, and no bin reaches further at levels up
+        # to 52; in the few that are wider, or whose sum of keys may have turned over, the mean is that of the extremes.
         low, high = self.smallest, self.largest
         offsets = self.sums - self.counts.astype(np.uint64) * self.low  # modulo 2^64, as both are
         span = np.maximum((self.high - self.low).astype(np.float64), 1.0)
@@ -370,11 +368,9 @@ class Quantiles:
 
     @cached_property
     def _knots(self) -> FloatArray:
-        """Places of evenly spaced ranks, drawn as order statistics of uniform draws in windows of many ranks.
-
-        So counts of values inside a window vary as those of a sample do, and a distribution function moves by about a
-        tenth of its sampling error.
-        """
+        """Places of evenly spaced ranks, drawn as order statistics of uniform draws in windows of many ranks."""
+        # So counts of values inside a window vary as those of a sample do, and a distribution function moves by about a
+        # tenth of its sampling error.
         knots = max(1, min(self.rows, _KNOTS))
         gaps = np.random.default_rng(self.seed).gamma(self.rows / knots, size=knots)
         begins = np.unique(np.arange(_WINDOWS) * knots // _WINDOWS)
@@ -391,11 +387,9 @@ class Quantiles:
         return self._in_piece(piece, self._drawn(piece, (ranks - self.edges[piece]) / width[piece]))
 
     def _in_piece(self, piece: IntArray, share: FloatArray) -> FloatArray:
-        """Values in some pieces, at a `share` (0 to 1) of their length.
-
-        The bend is 0 at both ends, nowhere between at any middle of three or more equal parts, and adds up to 0 over
-        these: the mean of the piece stays, and its values ascend.
-        """
+        """Values in some pieces, at a `share` (0 to 1) of their length."""
+        # The bend is 0 at both ends, nowhere between at any middle of three or more equal parts, and adds up to 0 over
+        # these: the mean of the piece stays, and its values ascend.
         turn = 2.0 * np.pi * share
         bent = self.bend * (np.cos(2.0 * turn) - np.cos(turn)) if self.bend else 0.0
         if self.powers is None:
@@ -451,11 +445,9 @@ def _moves(
     bounds: tuple[FloatArray, FloatArray],
     rng: np.random.Generator,
 ) -> FloatArray:
-    """How far each mean is moved: uniformly, about half the standard error that the mean of such a run has.
-
-    With exact means an intruder who knows all but one of the values of a run has the last. A move is at most a quarter
-    of the distance to a neighbour, so means stay in order.
-    """
+    """How far each mean is moved: uniformly, about half the standard error that the mean of such a run has."""
+    # With exact means an intruder who knows all but one of the values of a run has the last. A move is at most a
+    # quarter of the distance to a neighbour, so means stay in order.
     gaps = np.diff(centres)
     room = np.minimum(np.append(np.inf, gaps), np.append(gaps, np.inf))
     room = np.minimum(
@@ -515,13 +507,11 @@ def cut_runs(
 
 @nb.njit(cache=True, nogil=True)
 def _apart(counts: IntArray, excess: FloatArray, width: float, fewer: int, share: float) -> int:
-    """How many of the first values are of records, fewer than `fewer`, that stand apart and make up the total.
-
-    Those after them have together less than `share` of what they have, which would disclose their sum. All are so far
-    out that the next, and the length of the next run, are less than `share` of it. Any run's largest records have
-    most of its excess, where its smallest is by chance at the border: without the second half k - 1 of 5 exponential
-    values would count in one table of ten.
-    """
+    """How many of the first values are of records, fewer than `fewer`, that stand apart and make up the total."""
+    # Those after them have together less than `share` of what they have, which would disclose their sum. All are so far
+    # out that the next, and the length of the next run, are less than `share` of it. Any run's largest records have
+    # most of its excess, where its smallest is by chance at the border: without the second half k - 1 of 5 exponential
+    # values would count in one table of ten.
     total = dot(counts, excess)
     held, records, found = 0.0, 0, 0
     for at in range(counts.shape[0] - 1):
@@ -536,13 +526,11 @@ def _apart(counts: IntArray, excess: FloatArray, width: float, fewer: int, share
 
 @nb.njit(cache=True, nogil=True)
 def _capped(counts: IntArray, excess: FloatArray, width: float, fewer: int, share: float) -> float:
-    """The largest excess that a run may count, by the p % rule and `_apart`; `excess` descends, none is below 0.
-
-    Setting the j largest to the j-th (j = 1 changes nothing) is safe where those after the (j+1)-th have together at
-    least `share` of what the j count for: the holder of the (j+1)-th, who takes his own away, is still that far from
-    the j-th. Where no j is safe, all count as less than the smallest; where that is 0, and somebody's value, as the
-    second. Those apart count as one that is not.
-    """
+    """The largest excess that a run may count, by the p % rule and `_apart`; `excess` descends, none is below 0."""
+    # Setting the j largest to the j-th (j = 1 changes nothing) is safe where those after the (j+1)-th have together at
+    # least `share` of what the j count for: the holder of the (j+1)-th, who takes his own away, is still that far from
+    # the j-th. Where no j is safe, all count as less than the smallest; where that is 0, and somebody's value, as the
+    # second. Those apart count as one that is not.
     apart = _apart(counts, excess, width, fewer, share)
     total, records = dot(counts, excess), counts.sum()
     before, number = 0.0, 0
@@ -611,11 +599,9 @@ def _median(counts: IntArray) -> int:
 
 @nb.njit(cache=True, nogil=True)
 def _blocks(counts: IntArray, widths: FloatArray, penalty: float) -> IntArray:
-    """Where blocks of the most likely density begin; counts, widths (n_cells,).
-
-    Each block of m of the n records costs `penalty` and log(n / m), as there are n / m places for one of its size. A
-    begin from which no later end can be the best is not tried again (Killick et al. 2012).
-    """
+    """Where blocks of the most likely density begin; counts, widths (n_cells,)."""
+    # Each block of m of the n records costs `penalty` and log(n / m), as there are n / m places for one of its size. A
+    # begin from which no later end can be the best is not tried again (Killick et al. 2012).
     n = counts.shape[0]
     records, length = np.append(0, np.cumsum(counts)), np.append(0.0, np.cumsum(widths))
     most = math.log(records[n])

@@ -300,11 +300,9 @@ def column_keys(key: bytes, names: Sequence[str]) -> list[bytes]:
 
 
 def canonical_order(cells: FloatArray, keys: Sequence[bytes]) -> IntArray:
-    """An order of rows that follows from their values alone, shape (n_rows,).
-
-    By a keyed number of the row's content, so that the order tells nothing of the values; rows that agree in it
-    (numbers count to seven digits) by the cells themselves. Equal rows are exchangeable.
-    """
+    """An order of rows that follows from their values alone, shape (n_rows,)."""
+    # By a keyed number of the row's content, so that the order tells nothing of the values; rows that agree in it
+    # (numbers count to seven digits) by the cells themselves. Equal rows are exchangeable.
     numbers = _keyed_cells(cells, keys)
     order = np.argsort(numbers, kind="stable")
     alike = np.flatnonzero(numbers[order[1:]] == numbers[order[:-1]])

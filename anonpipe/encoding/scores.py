@@ -133,24 +133,20 @@ class ScoredColumn:
 
     @cached_property
     def released_moments(self) -> tuple[float, float]:
-        """Mean and standard deviation (n - 1 in its denominator) of what is released, whatever is drawn.
-
-        The n released scores of a class take the positions (i - 1/2) / n, each once. Which record gets which value is
-        drawn, and the values are not. What remains are records that are to be alike and share the middle of their
-        positions, and pieces of more points than are looked at here.
-        """
+        """Mean and standard deviation (n - 1 in its denominator) of what is released, whatever is drawn."""
+        # The n released scores of a class take the positions (i - 1/2) / n, each once. Which record gets which value is
+        # drawn, and the values are not. What remains are records that are to be alike and share the middle of their
+        # positions, and pieces of more points than are looked at here.
         values, records = map(np.concatenate, zip(*(each.at_ranks() for each in self.quantiles), strict=True))
         values, n = self.grid.round(values), max(1.0, float(records.sum()))
         mean = float(values @ records / n)
         return mean, float(np.sqrt(np.square(values - mean) @ records / max(1.0, n - 1.0)))
 
     def released_scores(self, strata: Sequence[int] | None = None) -> tuple[float, float, float]:
-        """Mean and variance of the released values' mean scores, and their covariance with the released scores.
-
-        In some strata or all; see `Ranks.mean_scores`. All three are known before any draw, as the release has as many
-        records of each value as the quantile function. Means of k or more records lie nearer to each other than the
-        scores of their ranks, above all those of few records.
-        """
+        """Mean and variance of the released values' mean scores, and their covariance with the released scores."""
+        # In some strata or all; see `Ranks.mean_scores`. All three are known before any draw, as the release has as
+        # many records of each value as the quantile function. Means of k or more records lie nearer to each other than
+        # the scores of their ranks, above all those of few records.
         chosen = range(len(self.ranks)) if strata is None else np.unique(self.classes[list(strata)])
         of_values, own, records = [], [], []
         for at in chosen:
@@ -272,11 +268,9 @@ class Scores:
     def ties(
         self, original: FloatArray, released: FloatArray, without: Sequence[int] = ()
     ) -> tuple[FloatArray, FloatArray]:
-        """Cells of records before and after a method, in which equal numbers are unchanged ones.
-
-        An unchanged score is decoded to a mean of k values, so that values cannot show that its record is still that of
-        one person. So scores are compared, those of one value being equal.
-        """
+        """Cells of records before and after a method, in which equal numbers are unchanged ones."""
+        # An unchanged score is decoded to a mean of k values, so that values cannot show that its record is still that
+        # of one person. So scores are compared, those of one value being equal.
         stratum, original, released = self.strata.assign(original), original.copy(), released.copy()
         for each in self.columns:
             if each.position not in without:
@@ -376,11 +370,9 @@ def _outliers(found: Sequence[Radix], released: Sequence[Quantiles], grid: Grid)
 def _joined(
     rows: FloatArray | IntArray, of_strata: IntArray, k: int, outcomes: int
 ) -> tuple[IntArray, list[int]] | None:
-    """The class of each stratum and outcome, and k of each class; None where all together are few.
-
-    Few values join their stratum's most frequent outcome, or the largest class. A class of several strata needs the
-    table's k; where that leaves it with too few, there is one class.
-    """
+    """The class of each stratum and outcome, and k of each class; None where all together are few."""
+    # Few values join their stratum's most frequent outcome, or the largest class. A class of several strata needs the
+    # table's k; where that leaves it with too few, there is one class.
     of_stratum, places = rows.reshape(-1, outcomes), np.arange(len(rows))
     most = places[::outcomes, None] + of_stratum.argmax(axis=1, keepdims=True)
     own = np.where(of_stratum < of_strata[:, None], most, places.reshape(-1, outcomes)).ravel()

@@ -29,11 +29,9 @@ _SMALLEST = 1e-6
 
 
 def share_out(mass: FloatArray, totals: IntArray, sizes: IntArray) -> IntArray:
-    """Whole counts near a mass (n_partitions, q), with given totals of categories (q,) and sizes of partitions.
-
-    The mass is fitted to both margins by iterative proportions, which keep its odds ratios. It is rounded one partition
-    after the other, and rounding errors are carried to the next.
-    """
+    """Whole counts near a mass (n_partitions, q), with given totals of categories (q,) and sizes of partitions."""
+    # The mass is fitted to both margins by iterative proportions, which keep its odds ratios. It is rounded one
+    # partition after the other, and rounding errors are carried to the next.
     if totals.sum() != sizes.sum() or (totals < 0).any():
         raise ValueError("counts of categories and sizes of partitions do not add up to the same")
     above_zero = np.maximum(mass, _SMALLEST * np.maximum(sizes, 1)[:, None]) * (totals > 0)
@@ -255,10 +253,8 @@ class Rounding:
         return np.asarray(self.base * (passed + (rest > cells / 2.0**64 * self.base)))
 
     def thinned(self, found: Radix, name: str, at: int) -> Radix:
-        """Some values of a column and class without a twentieth at random, at least two multiples of the base.
-
-        Exact means would show who joined. Without one record of twenty a mean moves by 0.23 of its sampling error.
-        """
+        """Some values of a column and class without a twentieth at random, at least two multiples of the base."""
+        # Exact means would show who joined. Without one record of twenty a mean moves by 0.23 of its sampling error.
         without = min(max(2 * self.base, found.total // 20), max(0, found.total - self.base))
         return found.thinned(without, generator(self.fresh, f"thinned {name}", at))
 

@@ -159,10 +159,8 @@ def _shifted(kind: str, shift: int) -> str:
 
 
 def comparable_sketches(sketches: Mapping[str, Sketch]) -> dict[str, Sketch]:
-    """The sketches of a whole input that are evidence of its records.
-
-    Excerpts with a dropped column that numbers rows are none; pairs with an identifier only where it numbers rows.
-    """
+    """The sketches of a whole input that are evidence of its records."""
+    # Excerpts with a dropped column that numbers rows are none; pairs with an identifier only where it numbers rows.
     subjects = {subject: json.loads(subject) for subject in sketches}
     row_numbers = {
         (kind, names[0])

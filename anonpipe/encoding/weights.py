@@ -224,10 +224,8 @@ class SamplingWeight:
         return np.asarray(np.maximum(drawn * step + origin, step))
 
     def off(self, written: WeightCounts, factors: Factors) -> float:
-        """How far sums of written weights are from the original's, the furthest, in standard errors of the sum.
-
-        That of a sum of n weights is taken for the root of the sum of their squares.
-        """
+        """How far sums of written weights are from the original's, the furthest, in standard errors of the sum."""
+        # That of a sum of n weights is taken for the root of the sum of their squares.
         at = np.searchsorted(factors.cells, written.cell)
         furthest = 0.0
         for kind in factors.margins.T:
@@ -240,10 +238,8 @@ class SamplingWeight:
     # The factors
 
     def solve(self, counted: WeightCounts) -> Factors:
-        """The factors of all cells, by iterative proportional fitting inside `RATIO` and the range of weights.
-
-        Where records are held out, all weights and their range are expanded by what those held out stood for.
-        """
+        """The factors of all cells, by iterative proportional fitting inside `RATIO` and the range of weights."""
+        # Where records are held out, all weights and their range are expanded by what those held out stood for.
         kept, after = counted.only(ORIGINAL), counted.only(RELEASED)
         expanded = np.where(counted.table == HELD_OUT, ORIGINAL, counted.table)
         before = replace(counted, table=expanded)._summed().only(ORIGINAL)
@@ -295,10 +291,8 @@ class SamplingWeight:
         return codes[:, list(places)].astype(np.int64)
 
     def _margins(self, before: WeightCounts, cells: IntArray) -> tuple[IntArray, FloatArray]:
-        """The margins of each released cell, and the original sums: strata, then the columns of `calibrate`.
-
-        Margins of fewer records than k, in which one weight dominates, or of no released record count together.
-        """
+        """The margins of each released cell, and the original sums: strata, then the columns of `calibrate`."""
+        # Margins of fewer records than k, in which one weight dominates, or of no released record count together.
         if _dominated(before.sums.sum(), before.high.max()):
             raise InputError(
                 f"column {self.name!r}: one record has more than half of the sum of all weights, which would disclose "
@@ -318,10 +312,8 @@ class SamplingWeight:
         return margins, targets
 
     def _together(self, rows: FloatArray, sums: FloatArray, highest: FloatArray, released: BoolArray) -> BoolArray:
-        """Which margins have no target of their own: so many that neither they nor the rest disclose a weight.
-
-        Released ones among them have half of their sum or more, which they are to carry.
-        """
+        """Which margins have no target of their own: so many that neither they nor the rest disclose a weight."""
+        # Released ones among them have half of their sum or more, which they are to carry.
 
         def safe(which: BoolArray) -> bool:
             of_all, carried = sums[which].sum(), sums[which & released].sum()
@@ -341,11 +333,9 @@ class SamplingWeight:
     # A weight that depends on categories
 
     def _pieces(self, before: WeightCounts, cells: IntArray) -> tuple[IntArray, Pieces]:
-        """The kind of each released cell, and the weights of each kind: means of k or more records.
-
-        A kind of fewer records gets the nearest weight of all others. A combination of categories that the original has
-        not, gets the weights of the nearest one: that agrees in most columns, the first counting most.
-        """
+        """The kind of each released cell, and the weights of each kind: means of k or more records."""
+        # A kind of fewer records gets the nearest weight of all others. A combination of categories that the original
+        # has not, gets the weights of the nearest one: that agrees in most columns, the first counting most.
         old, new = self._codes(before.cell, self.by), self._codes(cells, self.by)
         kinds, which = np.unique(np.concatenate([old, new]), axis=0, return_inverse=True)
         of_old, of_new = np.split(which.reshape(-1), [len(old)])
@@ -435,10 +425,8 @@ def _fitted(
     inside: Callable[[FloatArray], FloatArray],
     start: FloatArray | None = None,
 ) -> tuple[FloatArray, FloatArray]:
-    """Factors that bring sums to their targets, and how far each is off, in parts of itself.
-
-    `inside(factor)` is what is left of factors within the limits.
-    """
+    """Factors that bring sums to their targets, and how far each is off, in parts of itself."""
+    # `inside(factor)` is what is left of factors within the limits.
     factor = np.ones(len(sums)) if start is None else start.copy()
     off = np.zeros(len(targets))
     for _ in range(_ROUNDS):
@@ -459,10 +447,9 @@ def _dominated(sums: FloatArray, highest: FloatArray) -> BoolArray:
 
 
 def _of_enough(rows: FloatArray, sums: FloatArray, highest: FloatArray, least: int) -> FloatArray:
-    """Means of `least` or more neighbouring weights, and their rows, shape (2, n); none for fewer rows in all.
-
-    Weights are given by place on an ascending scale. One that makes up most of its mean counts as its neighbour below.
-    """
+    """Means of `least` or more neighbouring weights, and their rows, shape (2, n); none for fewer rows in all."""
+    # Weights are given by place on an ascending scale. One that makes up most of its mean counts as its neighbour
+    # below.
     if rows.sum() < least:
         return np.empty(0)
     piece, piece_rows = np.zeros(len(rows), dtype=np.int64), 0.0

@@ -210,8 +210,6 @@ class Share(NamedTuple):
 def wilson(successes: float, trials: float) -> tuple[float, float]:
     """Wilson's 95 % interval of a share; (0, 1) for no trial.
 
-    References
-    ----------
     Wilson (1927), doi:10.1080/01621459.1927.10502953.
     """
     if trials <= 0:
@@ -228,8 +226,6 @@ def exact(successes: float, trials: float, tail: float = 0.025) -> tuple[float, 
 
     Holds for few trials and shares near 0 and 1 too, where Wilson's is too short far out in the tails.
 
-    References
-    ----------
     Clopper & Pearson (1934), doi:10.1093/biomet/26.4.404.
     """
     from statsmodels.stats.proportion import proportion_confint
@@ -246,12 +242,8 @@ def exact_share(successes: int, trials: int, tail: float = 0.025) -> Share:
 def weighted_share(weights: FloatArray, largest: float, trials: int) -> Share:
     """A share whose successes count differently, each seldom.
 
-    Notes
-    -----
     Successes are taken for Poisson, of each weight: with equal weights the interval is the exact one of their number.
 
-    References
-    ----------
     Fay & Feuer (1997), Statistics in Medicine 16:791-801.
     """
     from scipy.stats import chi2
@@ -266,13 +258,9 @@ def weighted_share(weights: FloatArray, largest: float, trials: int) -> Share:
 def beyond_control(attack: Share, control: Share) -> tuple[float, float, float]:
     """Of what cannot be had of the control the share that is had of members: (risk, low, high).
 
-    Notes
-    -----
     (attack - control) / (1 - control), 1 less the ratio of the shares of failures, whose intervals are joined on the
     logarithmic scale.
 
-    References
-    ----------
     Giomi, Boenisch, Wehmeyer & Tasnádi (2023), doi:10.56553/popets-2023-0055, section 3; Donner & Zou (2012), Stat.
     Methods Med. Res. 21:347-359 (ratios of shares).
     """
@@ -304,8 +292,6 @@ def beyond(share: float, interval: Ends, baseline: float) -> tuple[float, Ends]:
 def difference(first: tuple[int, int], second: tuple[int, int]) -> tuple[float, float]:
     """95 % interval of the difference of two independent shares, from Wilson's of each.
 
-    References
-    ----------
     Newcombe (1998), Statistics in Medicine 17:873-890, method 10.
     """
     from statsmodels.stats.proportion import confint_proportions_2indep

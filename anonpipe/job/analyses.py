@@ -100,11 +100,9 @@ def needs_of(analyses: Sequence[RecipientAnalysis], known: Sequence[str]) -> Nee
 
 
 def endpoints_of(job: Job) -> tuple[Endpoint, ...]:
-    """The survival analyses that a job declares: by the roles of its columns, and by its Cox models.
-
-    A Cox model counts whose response is one column, and whose condition lists values of one column; the same
-    time, status, event and weights once. Competing events are an endpoint of their own.
-    """
+    """The survival analyses that a job declares: by the roles of its columns, and by its Cox models."""
+    # A Cox model counts whose response is one column, and whose condition lists values of one column; the same time,
+    # status, event and weights once. Competing events are an endpoint of their own.
     found: list[Endpoint] = []
     if job.time_column is not None and job.event_column is not None:
         status = job.columns[job.event_column]

@@ -195,13 +195,11 @@ class Job(Options):
 
     @property
     def default_limits(self) -> dict[str, float]:
-        """Of each measure that has one the limit where a job says nothing and has what the measure needs.
-
-        No more than 0.09 linked is the European Medicines Agency's threshold for published records (Policy 0070); where
-        records are replaced in groups of k, which stand for 1 / k and whose k has been chosen, it is that if it is
-        more, and of extreme records none. What means and covariances tell of membership is expected of any table,
-        without a hold-out.
-        """
+        """Of each measure that has one the limit where a job says nothing and has what the measure needs."""
+        # No more than 0.09 linked is the European Medicines Agency's threshold for published records (Policy 0070);
+        # where records are replaced in groups of k, which stand for 1 / k and whose k has been chosen, it is that if it
+        # is more, and of extreme records none. What means and covariances tell of membership is expected of any table,
+        # without a hold-out.
         measure = self.measure
         there = {"risk": measure.risk, "scenarios": bool(measure.scenarios), "strata": bool(self.strata.by)}
         there |= {"utility": measure.utility, "weights": self.weight_column is not None}
@@ -526,11 +524,9 @@ class Job(Options):
         return found
 
     def digest(self) -> str:
-        """SHA-256 of all that decides the released values: columns, k and methods.
-
-        Not of paths, gates, measures and file sizes: a looser gate must not draw new noise for the same data; nor of
-        what k is said to count. The share that is held out does decide.
-        """
+        """SHA-256 of all that decides the released values: columns, k and methods."""
+        # Not of paths, gates, measures and file sizes: a looser gate must not draw new noise for the same data; nor of
+        # what k is said to count. The share that is held out does decide.
         held = (f"hold_out {self.measure.hold_out!r}",) if self.measure.held_out else ()
         rounded = () if self.fewest_changed is None else (f"counts rounded to {self.fewest_changed}",)
         whole = (f"whole units by {self.release.order!r}",) if self.whole_release else ()

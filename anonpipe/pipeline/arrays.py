@@ -88,10 +88,8 @@ def make_released(work: Work, fitted: Fitted, cut: Cut) -> None:
 
 
 def shuffled(work: Work, cut: Cut, index: int) -> tuple[IntArray, IntArray]:
-    """The order in which rows of a partition go to the output files, and the rows of each file.
-
-    Those that are withheld come last, and no file gets them.
-    """
+    """The order in which rows of a partition go to the output files, and the rows of each file."""
+    # Those that are withheld come last, and no file gets them.
     partition, rng = cut.partitions[index], work.rng("shuffle", index)
     arrival = rng.permutation(partition.rows)
     file = rng.integers(0, cut.files, partition.rows)
@@ -108,10 +106,8 @@ def assign_to_files(
 
 
 def released_rows(work: Work, fitted: Fitted, cut: Cut, index: int) -> FloatArray:
-    """The released rows of a partition in the order of the files.
-
-    Where categories are released as probabilities, these follow the cells, which hold the most probable category.
-    """
+    """The released rows of a partition in the order of the files."""
+    # Where categories are released as probabilities, these follow the cells, which hold the most probable category.
     rows = cut.partitions[index].rows
     cells: FloatArray = released_array(work, cut, SYNTHETIC, len(fitted.cells.names)).read(index, 0, rows)
     if fitted.probabilities is None:
@@ -147,10 +143,8 @@ RECORDS: tuple[type, ...] = (*masking.RECORDS, *shares.RECORDS, *group_steps.REC
 
 
 def channel_array(work: Work, fitted: Fitted, cut: Cut, name: str, channels: int) -> StagedArray:
-    """The features, or the channels of a pass; a region a partition.
-
-    Made by the driver, before any worker asks for it.
-    """
+    """The features, or the channels of a pass; a region a partition."""
+    # Made by the driver, before any worker asks for it.
     by_column = fitted.procedure.by_column
     return create_staged_array(work.staging, f"{FOLDER}/{name}", cut.lengths, channels, "float64", by_column=by_column)
 

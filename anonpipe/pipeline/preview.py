@@ -178,9 +178,8 @@ def preview(job: Job, on_progress: OnProgress = lambda _: None) -> Preview:
         scanned = _scan(job, source, folder)
         counts, scan = scanned.counts, scanned.counts.scan
         counts.totals.check(job.source.last_row)
-        runs = runs_in(folder, job.identifiers)
+        *runs, pairs = runs_in(folder, (*job.identifiers, "in strata"))
         unit, of_units = unit_of(job, repeats_in(runs, [scanned.repeats], job.k - 1))
-        pairs = runs_in(folder, (*job.identifiers, "in strata"))[-1]
         check_whole(job, unit, [scanned.in_strata], pairs)
         unit = None if unit is None else unit.with_constant(counts.of_units, job.columns)
         if whole is not None and unit is not None:

@@ -221,18 +221,12 @@ def job_digest(job: Job, unit: UnitColumn | None) -> str:
 def _units(work: Work) -> tuple[UnitColumn | None, list[str]]:
     """The unit that k counts, if one has several rows, and warnings about identifiers that repeat."""
     job, scanned = work.job, work.staging.results("scan").read_all(len(work.source.units), Repeats)
-    runs = [
+    *runs, pairs = (
         [work.staging.checked(file) for result in scanned for file in result["files"] if is_run(file, place)]
-        for place in range(len(job.identifiers))
-    ]
+        for place in range(len(job.identifiers) + 1)
+    )
     counted = [result["identifiers"] for result in scanned]
     unit = unit_of(job, repeats_in(runs, counted, job.k - 1))
-    pairs = [
-        work.staging.checked(file)
-        for result in scanned
-        for file in result["files"]
-        if is_run(file, len(job.identifiers))
-    ]
     check_whole(job, unit[0], [result["in_strata"] for result in scanned], pairs)
     return unit
 

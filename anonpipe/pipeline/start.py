@@ -289,10 +289,8 @@ _NOT_THREAD_SAFE = ("measure",)
 
 @contextlib.contextmanager
 def open_executor(job: Job, staging: Staging, cluster: bool = True, threads: bool = True) -> Iterator[Executor]:
-    """The executor of the job: its scheduler, an own local cluster, or this process.
-
-    It is this process for a small input, unless the job names workers or their memory, or tasks cannot be threads.
-    """
+    """The executor of the job: its scheduler, an own local cluster, or this process."""
+    # It is this process for a small input, unless the job names workers or their memory, or tasks cannot be threads.
     run = job.run
     if not cluster:
         opened = engine.in_process()

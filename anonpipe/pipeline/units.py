@@ -83,11 +83,9 @@ class Folded:
         )
 
     def with_strata(self, unit: UnitColumn, job: Job) -> UnitColumn:
-        """The unit with what is known of the strata of linked rows: independent records, and rows that hold k units.
-
-        A unit has one row in the first stratum and few in the second. Kish's effective sample size of each says what
-        its moments disclose of a unit; what several disclose adds up, and so do the reciprocals.
-        """
+        """The unit with what is known of the strata of linked rows: independent records, and rows that hold k units."""
+        # A unit has one row in the first stratum and few in the second. Kish's effective sample size of each says what
+        # its moments disclose of a unit; what several disclose adds up, and so do the reciprocals.
         rows = np.minimum(np.arange(len(self.sizes)), self.layout.most)
         early = np.clip(rows, 1, linked.LATE_FROM - 1) - 1
         ordered = (early, np.minimum(rows, 1), np.maximum(rows - 1, 0) - early)  # as the names of strata
@@ -124,10 +122,8 @@ class Folded:
 
 
 def fold(job: Job, source: Source, folder: Path) -> tuple[Job, Source, Folded]:
-    """Lay the rows of each unit side by side in a private folder; the job and the input of records that are units.
-
-    The rows are read once, into buckets of whole units by a keyed hash of the unit: memory is that of a bucket.
-    """
+    """Lay the rows of each unit side by side in a private folder; the job and the input of records that are units."""
+    # The rows are read once, into buckets of whole units by a keyed hash of the unit: memory is that of a bucket.
     make_private(folder)
     key = keyed(steward_secret(), "units", job.digest())
     of_unit, of_row = levels_of(job)
@@ -213,10 +209,8 @@ def _refuse(job: Job, by_name: Mapping[str, tuple[int, int]], units: int) -> Non
 
 
 def _numbers(job: Job, sizes: IntArray, to_link: bool = False) -> tuple[int, ...]:
-    """The numbers of rows that are released: enough units have each, or a larger one that is not.
-
-    Of linked rows all up to the largest: their number is a masked column.
-    """
+    """The numbers of rows that are released: enough units have each, or a larger one that is not."""
+    # Of linked rows all up to the largest: their number is a masked column.
     least, units = max(2 * job.k, _LEAST), int(sizes.sum())
     longest = least if to_link else max(least, min(_LEAST_LONGEST, units // 20))
     found: list[int] = []
@@ -464,10 +458,8 @@ class _Timetable:
 
 
 def _timetable(job: Job, times: _Times, known: Sequence[int]) -> _Timetable | None:
-    """Patterns that enough units have, rare ones joined; None where rows have one time each, or much would change.
-
-    Rare ones that a rule ties to other columns are left out: their units count for no other pattern.
-    """
+    """Patterns that enough units have, rare ones joined; None where rows have one time each, or much would change."""
+    # Rare ones that a rule ties to other columns are left out: their units count for no other pattern.
     if (most := known[-1]) > times.patterns.shape[1]:
         return None
     number = _released_number(np.isfinite(times.patterns).sum(axis=1), known)
@@ -504,10 +496,8 @@ def _shift(before: FloatArray, after: FloatArray, units: IntArray) -> float:
 
 
 def _joined(patterns: FloatArray, units: IntArray, least: int) -> IntArray:
-    """Of each pattern the one that its units get: of as many rows, near, and of enough units, shape (n_patterns,).
-
-    The rarest pattern is joined with the nearest one, until each has enough units.
-    """
+    """Of each pattern the one that its units get: of as many rows, near, and of enough units, shape (n_patterns,)."""
+    # The rarest pattern is joined with the nearest one, until each has enough units.
     joined, left = np.arange(len(patterns)), units.copy()
     rows = np.isfinite(patterns).sum(axis=1)
     place = np.where(np.isfinite(patterns), patterns, 0.0)
@@ -558,10 +548,8 @@ def row_sums(columns: Sequence[FloatArray], first: BoolArray) -> FloatArray:
 
 
 def correlations_of_rows(sums: FloatArray) -> FloatArray:
-    """Correlations of the rows of a unit by their sums, shape (n_names, 3).
-
-    Lag one; intraclass by analysis of variance (Fisher 1925); lag one of differences from the unit's mean.
-    """
+    """Correlations of the rows of a unit by their sums, shape (n_names, 3)."""
+    # Lag one; intraclass by analysis of variance (Fisher 1925); lag one of differences from the unit's mean.
     pairs, sx, sy, sxx, syy, sxy, units, rows, squared, total, squares, between, apart = sums.T
     with np.errstate(invalid="ignore", divide="ignore"):
         lag = (sxy - sx * sy / pairs) / np.sqrt((sxx - sx**2 / pairs) * (syy - sy**2 / pairs))

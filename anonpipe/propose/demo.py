@@ -176,11 +176,9 @@ def _log_hazards(age: FloatArray, sex: Codes, stage: Codes, treatment: Codes) ->
 
 
 def _follow_up(rng: np.random.Generator, diagnosed: IntArray, log_hazards: FloatArray) -> tuple[FloatArray, Codes]:
-    """Months to one decimal until death or censoring, and 1 for a death.
-
-    S(t | x) = exp(-(t / scale)^shape exp(x b)) is inverted at a standard
-    exponential draw E: t = scale (E exp(-x b))^(1 / shape).
-    """
+    """Months to one decimal until death or censoring, and 1 for a death."""
+    # S(t | x) = exp(-(t / scale)^shape exp(x b)) is inverted at a standard exponential draw E:
+    # t = scale (E exp(-x b))^(1 / shape).
     exponential = rng.standard_exponential(len(log_hazards))
     death = REGISTRY.baseline_scale_months * (exponential * np.exp(-log_hazards)) ** (1 / REGISTRY.baseline_shape)
     lost = rng.standard_exponential(len(log_hazards)) / REGISTRY.loss_per_month

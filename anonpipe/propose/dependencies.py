@@ -23,11 +23,9 @@ DAYS_IN = {"days": 1.0, "months": 30.4375, "years": 365.25}
 
 
 def derived(looks: list[Look]) -> dict[str, str]:
-    """Columns that follow from other columns, with the reason; what they follow from is never among them.
-
-    In this order, among the columns still left: linear copies of a number or date; parts of a date; classes, each
-    category of which covers an interval of a number of its own; of two dates and the time between them one date.
-    """
+    """Columns that follow from other columns, with the reason; what they follow from is never among them."""
+    # In this order, among the columns still left: linear copies of a number or date; parts of a date; classes, each
+    # category of which covers an interval of a number of its own; of two dates and the time between them one date.
     found: dict[str, str] = {}
     for search in (_copies, _date_parts, _classes, _intervals):
         for name, reason in search([look for look in looks if look.name not in found]):
@@ -63,10 +61,8 @@ def _same(one: Look, other: Look) -> bool:
 
 
 def _is_copy(x: FloatArray, y: FloatArray) -> bool:
-    """Whether numbers of the same unit differ by a constant, to rounding; others by a line (`_line`).
-
-    How wide a year of arrivals is says nothing of the hours from arrival to departure.
-    """
+    """Whether numbers of the same unit differ by a constant, to rounding; others by a line (`_line`)."""
+    # How wide a year of arrivals is says nothing of the hours from arrival to departure.
     slope = float(np.cov(x, y)[0, 1] / x.var(ddof=1))
     if abs(slope - 1.0) > _SAME_UNIT:
         return True
@@ -145,11 +141,9 @@ def _classes(looks: list[Look]) -> Iterator[tuple[str, str]]:
 
 
 def _is_class(coarse: Look, fine: Look) -> bool:
-    """Whether each category lies in an interval of its own; nulls of the number count as its lowest value.
-
-    A column such as sex that says where births are null is more than that; so is who died, next to dates of death, or
-    to dates of the last contact, of which the living have one: the end of follow-up.
-    """
+    """Whether each category lies in an interval of its own; nulls of the number count as its lowest value."""
+    # A column such as sex that says where births are null is more than that; so is who died, next to dates of death, or
+    # to dates of the last contact, of which the living have one: the end of follow-up.
     codes, values = _pairs(coarse, fine)
     of_its_own = has_word(coarse.name, SEEN_NAMES) or coarse.life or rank_of(coarse.name, STATUS_NAMES) is not None
     if of_its_own and any(len(np.unique(values[codes == code])) == 1 for code in np.unique(codes)):

@@ -303,10 +303,9 @@ def _may_number(look: Look, guessed: Guess) -> bool:
 
 
 def guess_for(looks: list[Look], needs: Needs) -> dict[str, Guess]:
-    """Kind and role of each column where the recipients' analyses are known.
-
-    What none names is proposed as dropped: nobody needs it. What one names is released, also if it follows from others.
-    """
+    """Kind and role of each column where the recipients' analyses are known."""
+    # What none names is proposed as dropped: nobody needs it. What one names is released, also if it follows from
+    # others.
     used = guess([look for look in looks if look.name in needs.users])
     found: dict[str, Guess] = {}
     own = _by_copies(looks, _units(_without_copies(looks)))
@@ -434,10 +433,8 @@ STEEPER = 0.9  # Times the ratio of neighbouring shares that the next one is at 
 
 
 def _counts(look: Look) -> bool:
-    """Whether few whole numbers are counts: all from 0 or 1 on, and ever fewer rows have the larger ones.
-
-    Where no name says so they begin with 0, and their shares fall ever more steeply, as those of rare events do.
-    """
+    """Whether few whole numbers are counts: all from 0 or 1 on, and ever fewer rows have the larger ones."""
+    # Where no name says so they begin with 0, and their shares fall ever more steeply, as those of rare events do.
     values, rows = np.unique(look.values[~np.isnan(look.values)], return_counts=True)
     if len(values) < FEWEST_COUNTS or values[0] not in (0.0, 1.0) or values[-1] - values[0] >= len(values):
         return False
@@ -500,10 +497,8 @@ _LEAST_EXPLAINED = 0.1
 
 
 def _survey_weight(looks: list[Look], guesses: dict[str, Guess]) -> None:
-    """Give the role sampling_weight to the first column that is named so and holds what weights are.
-
-    Replicates of it are left out, and sampling units, of which masked numbers mean nothing.
-    """
+    """Give the role sampling_weight to the first column that is named so and holds what weights are."""
+    # Replicates of it are left out, and sampling units, of which masked numbers mean nothing.
     replicates = [look.name for look in looks if look.numbers is not None and names_replicate(look.name)]
     for name in replicates if len(replicates) > 1 else ():
         guesses[name] = Guess(guesses[name].kind, Role.REPLICATE_WEIGHT, REASONS["replicates"])

@@ -98,11 +98,9 @@ def _dimension(masked: Sequence[Look], guesses: Mapping[str, Guess]) -> Effectiv
 
 
 def without_rare_status(looks: Sequence[Look], guesses: dict[str, Guess], rows: int, k: int = 5) -> dict[str, Guess]:
-    """The same with a masked status and time, if a value is too rare for a stratum and can join no other.
-
-    Of fewer than k persons it ends the run. Of a few k, other categories would be suppressed inside the stratum, and
-    stratum inference could not be measured (`strata_measurable`).
-    """
+    """The same with a masked status and time, if a value is too rare for a stratum and can join no other."""
+    # Of fewer than k persons it ends the run. Of a few k, other categories would be suppressed inside the stratum, and
+    # stratum inference could not be measured (`strata_measurable`).
     status = next((look for look in looks if guesses[look.name].role is Role.SURVIVAL_STATUS), None)
     strata = _strata(looks, guesses, rows)
     # Of a mask all that have fewer records than it needs, in groups those of fewer than k
@@ -130,10 +128,8 @@ TIME_OF_FEW = "CHECK: a time until an event of so few that its status is masked,
 
 
 def strata_measurable(looks: Sequence[Look], guesses: Mapping[str, Guess], rows: int) -> bool:
-    """Whether a run of the default size can measure stratum inference, at least to the proposed limit.
-
-    Of units with several rows it takes a hold-out, of persons of two values enough of the rarer; see `least_shown`.
-    """
+    """Whether a run of the default size can measure stratum inference, at least to the proposed limit."""
+    # Of units with several rows it takes a hold-out, of persons of two values enough of the rarer; see `least_shown`.
     strata, held = _strata(looks, guesses, rows), usual_hold_out(rows)
     if not held and unit_of_several_rows(looks, guesses):
         return False

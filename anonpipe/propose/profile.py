@@ -182,12 +182,10 @@ def _look(name: str, column: pa.ChunkedArray) -> Look:
 
 
 def declared_order(column: pa.ChunkedArray) -> tuple[Scalar, ...]:
-    """The categories of an ordered dictionary, the lowest first, where they are the file's and not of its rows.
-
-    A writer that stores the values themselves (Parquet without dictionaries) leaves the reader to number them as they
-    come: such an order is wrong, and tells of the first rows. So it is taken only where all pieces agree and the values
-    do not come in just this order. Other categories are released in the order of their names.
-    """
+    """The categories of an ordered dictionary, the lowest first, where they are the file's and not of its rows."""
+    # A writer that stores the values themselves (Parquet without dictionaries) leaves the reader to number them as they
+    # come: such an order is wrong, and tells of the first rows. So it is taken only where all pieces agree and the
+    # values do not come in just this order. Other categories are released in the order of their names.
     if not (pa.types.is_dictionary(column.type) and column.type.ordered and column.num_chunks):
         return ()
     first = column.chunk(0)

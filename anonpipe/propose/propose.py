@@ -155,11 +155,9 @@ def default_output(source_url: str) -> str:
 
 
 def guess_columns(source: Source) -> dict[str, Column]:
-    """Kind of each column of a table that something can be measured of, and role of those that name persons.
-
-    Columns that are proposed as dropped because they follow from others are among them; those of too many texts, or of
-    no usable type, are not.
-    """
+    """Kind of each column of a table that something can be measured of, and role of those that name persons."""
+    # Columns that are proposed as dropped because they follow from others are among them; those of too many texts, or
+    # of no usable type, are not.
     looks = look_at(sample_of(source))
     guesses = guess(looks)
     return {

@@ -24,11 +24,9 @@ def draw_comparison(report: Report, path: Path) -> None:
 
 
 def draw(report: Report, dpi: int = 110) -> bytes:
-    """A PNG of each column before and after, survival curves, and correlations, as far as the report holds them.
-
-    Numbers are drawn from the report's bins, whose outer ones are open, categories by their shares of all rows, and
-    survival curves of all records and by the column that tells most of survival.
-    """
+    """A PNG of each column before and after, survival curves, and correlations, as far as the report holds them."""
+    # Numbers are drawn from the report's bins, whose outer ones are open, categories by their shares of all rows, and
+    # survival curves of all records and by the column that tells most of survival.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     drawn, made = io.BytesIO(), figure(report)

@@ -136,12 +136,10 @@ def compared(
     before: Mapping[str, Sequence[int]],
     k: int,
 ) -> Compared:
-    """Means, deviations, shares and correlations of both tables.
-
-    Correlations are those of the original after rare categories were suppressed. A null is none of the categories: it
-    counts as 0 in all of them. The deviations that a correlation is divided by are those of all values of either
-    column, also of rows in which the other is null; so numbers with many nulls are in no pair.
-    """
+    """Means, deviations, shares and correlations of both tables."""
+    # Correlations are those of the original after rare categories were suppressed. A null is none of the categories: it
+    # counts as 0 in all of them. The deviations that a correlation is divided by are those of all values of either
+    # column, also of rows in which the other is null; so numbers with many nulls are in no pair.
     numbers: dict[str, CompoundColumn] = {}
     shown: dict[str, list[_Shown]] = {}
     categories: dict[str, int] = {}

@@ -37,12 +37,10 @@ _UNREADABLE = "is no readable CSV: check its encoding, quotes and delimiter"
 def open_csv(
     files: Sequence[File], columns: Mapping[str, Column] | None, form: CsvFormat
 ) -> tuple[list[Unit], pa.Schema, CsvFormat]:
-    """One unit a file, the schema of all, and the format with its delimiter and encoding.
-
-    The whole of every file is read once: this counts the rows, finds ragged lines, and settles the types. Text in a
-    numeric column is an error; a coded column is whole numbers or truth values if all of its values are (codes with
-    leading zeros are text), else text.
-    """
+    """One unit a file, the schema of all, and the format with its delimiter and encoding."""
+    # The whole of every file is read once: this counts the rows, finds ragged lines, and settles the types. Text in a
+    # numeric column is an error; a coded column is whole numbers or truth values if all of its values are (codes with
+    # leading zeros are text), else text.
     form = completed(files[0].path, form)
     first = _inferred(files[0].path, form)
     _check_header(files[0].path, first.names, columns)

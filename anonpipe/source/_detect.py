@@ -64,11 +64,9 @@ class FoundFormat:
 
 
 def find_format(files: Sequence[File]) -> FoundFormat:
-    """How the CSVs of an input are written.
-
-    All files are read twice as a stream: bytes for the encoding, and some rows of every block for numbers and
-    dates. A run reads all rows by what is found, and refuses values of another form.
-    """
+    """How the CSVs of an input are written."""
+    # All files are read twice as a stream: bytes for the encoding, and some rows of every block for numbers and dates.
+    # A run reads all rows by what is found, and refuses values of another form.
     first, paths = files[0].path, [file.path for file in files]
     encoding, asked = _encoding(paths)
     marked = completed(first, CsvFormat(encoding=encoding))

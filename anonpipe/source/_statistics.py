@@ -33,11 +33,9 @@ Columns = dict[str, list[Any]]
 
 
 def open_statistics(files: Sequence[File]) -> tuple[list[Unit], pa.Schema, dict[str, Labels]]:
-    """One unit a file, the schema of all, and the labels of the first.
-
-    Each file is read once as a whole: this counts the rows, and tells types and which columns have a label for each
-    value.
-    """
+    """One unit a file, the schema of all, and the labels of the first."""
+    # Each file is read once as a whole: this counts the rows, and tells types and which columns have a label for each
+    # value.
     first, pieces = files[0].path, []
     rows, schema = _scanned(first)
     for file in files:

@@ -23,10 +23,8 @@ _PLAIN = {type(None), bool, int, float, str}
 
 
 def to_bytes(value: Any) -> bytes:
-    """A value as the length of a JSON text, that text, which keeps every bit of a float, and the arrays.
-
-    A run reads thousands of small records: a container of members would cost more than what most records hold.
-    """
+    """A value as the length of a JSON text, that text, which keeps every bit of a float, and the arrays."""
+    # A run reads thousands of small records: a container of members would cost more than what most records hold.
     arrays: Arrays = []
     content = _packed(value, arrays)
     if odd := [array.dtype for array in arrays if array.dtype.hasobject or array.dtype.fields]:

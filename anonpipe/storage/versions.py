@@ -287,10 +287,8 @@ def _clean(where: OutputPlace) -> None:
 
 @contextlib.contextmanager
 def exclusive_lock(where: OutputPlace, patience: float = PATIENCE) -> Iterator[None]:
-    """Lock an output against all other processes, and clean it up; nested calls count as one.
-
-    The steward's own place, with the release log, may serve several outputs: it is locked after the output.
-    """
+    """Lock an output against all other processes, and clean it up; nested calls count as one."""
+    # The steward's own place, with the release log, may serve several outputs: it is locked after the output.
     deadline = time.monotonic() + patience
     if where.url() in _HELD.get():
         yield
@@ -337,10 +335,8 @@ def made_folder(where: OutputPlace) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _locked(where: OutputPlace, deadline: float) -> Iterator[str | None]:
-    """Hold the lock, or yield the owner of a lease: on an object store, and on disks that know no locks.
-
-    The kernel takes a lock from a process that dies; a lease has signs of life.
-    """
+    """Hold the lock, or yield the owner of a lease: on an object store, and on disks that know no locks."""
+    # The kernel takes a lock from a process that dies; a lease has signs of life.
     path = Path(where.path(_LOCK))
     handle: IO[bytes] | None = None
     while where.local and handle is None:

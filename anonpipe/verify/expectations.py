@@ -212,10 +212,8 @@ class Target:
 
     @property
     def limits(self) -> tuple[FloatArray, FloatArray]:
-        """How far chance may lead means and covariances from what is expected, in units of features; 0 where exact.
-
-        One of all entries of all tables is further off with probability `CHANCE` at most, whatever the data.
-        """
+        """How far chance may lead means and covariances from what is expected, in units of features; 0 where exact."""
+        # One of all entries of all tables is further off with probability `CHANCE` at most, whatever the data.
         width = len(self.original.mean)
         if self.expected is None or not width:
             return np.zeros(width), np.zeros((width, width))
@@ -336,10 +334,8 @@ def _largest(*differences: npt.NDArray[Any]) -> int:
 
 
 def _moments_off(known: Tally, found: Tally, reach: FloatArray | float) -> Check:
-    """Means and squared deviations in standard deviations of the scan, within what rounding may be.
-
-    A mean is rounded by parts of its size. A column of one value is measured in ten times these parts.
-    """
+    """Means and squared deviations in standard deviations of the scan, within what rounding may be."""
+    # A mean is rounded by parts of its size. A column of one value is measured in ten times these parts.
     sd = np.sqrt(np.divide(known.m2, known.n, out=np.zeros_like(known.m2), where=known.n > 0))
     size = np.abs(known.mean) + sd
     scale = np.maximum(sd, 10.0 * _EPS * size)

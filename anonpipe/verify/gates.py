@@ -455,12 +455,10 @@ class ComparedMoments:
 
     @property
     def _rounded(self) -> tuple[FloatArray, FloatArray]:
-        """What rounding and withholding take of means and covariances, in standard deviations.
-
-        The share of a category by which it moved is known from the release, and has a limit of its own. The category's
-        variance moves by one over its deviation for each deviation of the share. A covariance moves as far as the
-        records that changed category are unlike others: by a deviation of the other column, and by chance.
-        """
+        """What rounding and withholding take of means and covariances, in standard deviations."""
+        # The share of a category by which it moved is known from the release, and has a limit of its own. The
+        # category's variance moves by one over its deviation for each deviation of the share. A covariance moves as far
+        # as the records that changed category are unlike others: by a deviation of the other column, and by chance.
         rounded, view = self.evidence.rounded, self.view
         if rounded is None:
             return np.zeros(len(view.variables)), np.zeros((len(view.variables), len(view.variables)))
@@ -473,19 +471,17 @@ class ComparedMoments:
 
     @property
     def _known(self) -> tuple[FloatArray, FloatArray]:
-        """Covariances that normal scores are known to release, by their values and by their scores.
-
-        Records of one released value have scores S' in a range: equal values share one, and so do the k records of a
-        mean. Let M be the mean scores of the original's values, of variance v (1 without ties). Let M' be those of the
-        release, v' their variance and g = cov(M', S'), all known before any draw (`ScoredColumn.released_scores`). A
-        method keeps the covariance c of its input with some T. If its output is jointly normal, with S' its own score,
-        then cov(M', T') = cov(S', T') g.
-
-        Where ties are split at random the input is M + E, of variance 1, and c = cov(M, T) = cov(S', T'): g of it is
-        left. Where ties have their middle, the input is M, and S' is the output divided by sqrt(v): g / sqrt(v) of it
-        is left. Of two such columns the product of both is left, and all of it where scores were matched to values.
-        The variance is v', and not v. What lies between the original's covariance and both is as it should be.
-        """
+        """Covariances that normal scores are known to release, by their values and by their scores."""
+        # Records of one released value have scores S' in a range: equal values share one, and so do the k records of a
+        # mean. Let M be the mean scores of the original's values, of variance v (1 without ties). Let M' be those of
+        # the release, v' their variance and g = cov(M', S'), all known before any draw
+        # (`ScoredColumn.released_scores`). A method keeps the covariance c of its input with some T. If its output is
+        # jointly normal, with S' its own score, then cov(M', T') = cov(S', T') g.
+        #
+        # Where ties are split at random the input is M + E, of variance 1, and c = cov(M, T) = cov(S', T'): g of it is
+        # left. Where ties have their middle, the input is M, and S' is the output divided by sqrt(v): g / sqrt(v) of it
+        # is left. Of two such columns the product of both is left, and all of it where scores were matched to values.
+        # The variance is v', and not v. What lies between the original's covariance and both is as it should be.
         _, own, _ = self._released_scores
         ratio = _known_or(np.sqrt(own) / self.scale, np.ones(len(own)))
         of_values = self.covariance * np.outer(ratio, ratio)
@@ -634,14 +630,12 @@ def _differences(compared: ComparedMoments, limits: Limits) -> list[Check]:
 
 
 def _in_unit(compared: ComparedMoments, limits: Limits) -> list[Check]:
-    """Means of columns that are masked on another scale, and variances of those that are masked by normal scores.
-
-    Normal scores release values that are known before any draw, but for their order (`ScoredColumn.released_moments`).
-    Mean and variance are held against these: from the original's a top-coded extreme could be computed. Neither depends
-    on chance, so that the limits are the job's alone. Only records that are to be equal share the middle of their
-    positions: they may lose as much variance as their method takes of the scores'. The mean of logarithms is compared
-    with the original's, and their variance is not.
-    """
+    """Means of columns that are masked on another scale, and variances of those that are masked by normal scores."""
+    # Normal scores release values that are known before any draw, but for their order
+    # (`ScoredColumn.released_moments`). Mean and variance are held against these: from the original's a top-coded
+    # extreme could be computed. Neither depends on chance, so that the limits are the job's alone. Only records that
+    # are to be equal share the middle of their positions: they may lose as much variance as their method takes of the
+    # scores'. The mean of logarithms is compared with the original's, and their variance is not.
     own_unit, known = compared.view.own_unit, ~np.isnan(compared.view.known_variance)
     found = []
     if own_unit.any():
@@ -671,10 +665,8 @@ def _without_limit(compared: ComparedMoments) -> list[Check]:
 
 
 def joint_variance(share: FloatArray, other: FloatArray, covariance: FloatArray) -> FloatArray:
-    """Variance of the count of records in both of two categories with given margins, over the number of records.
-
-    That of Fisher's noncentral hypergeometric law, by the harmonic sum of the four expected counts (Cornfield 1956).
-    """
+    """Variance of the count of records in both of two categories with given margins, over the number of records."""
+    # That of Fisher's noncentral hypergeometric law, by the harmonic sum of the four expected counts (Cornfield 1956).
     signs = ((1, share, other), (-1, share, 1 - other), (-1, 1 - share, other), (1, 1 - share, 1 - other))
     cells = (np.maximum(sign * covariance + one * two, 1e-300) for sign, one, two in signs)
     return np.asarray(1.0 / sum(1.0 / cell for cell in cells))

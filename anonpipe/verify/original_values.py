@@ -148,11 +148,9 @@ def coarsest_grid(distinct: Callable[[], list[FloatArray]], step: float, relativ
 
 
 def means_lie_on(grid: float, released: FloatArray, relative: float = 0.0) -> bool:
-    """Whether rounding or averaging explains released values on a grid of the originals.
-
-    Of means of m values one in m lies on it, and the others on 1/m of it. Draws, rotated and noisy values lie on
-    neither: where most values are such, those on the grid are originals.
-    """
+    """Whether rounding or averaging explains released values on a grid of the originals."""
+    # Of means of m values one in m lies on it, and the others on 1/m of it. Draws, rotated and noisy values lie on
+    # neither: where most values are such, those on the grid are originals.
     digits = relative * float(np.median(np.abs(released))) if len(released) else 0.0
     most = int(min(MOST_AVERAGED, np.sqrt(0.4 * grid / digits))) if digits else MOST_AVERAGED
     if most < FEWEST_AVERAGED:

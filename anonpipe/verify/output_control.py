@@ -38,11 +38,9 @@ def tellable(audience: Audience | None, records: int | None, columns: int | None
 def released_checks(
     verdict: Verdict, k: int, rows: int, series: bool = False, least: int | None = None
 ) -> tuple[Check, ...]:
-    """The checks as recipients may see them, without keys that this version does not know.
-
-    Numbers and shares of rows between 0 and k are withheld. So are figures that are not `tellable`, and the column in
-    which one is worst: with the released moment, a difference of that column's gives the original's.
-    """
+    """The checks as recipients may see them, without keys that this version does not know."""
+    # Numbers and shares of rows between 0 and k are withheld. So are figures that are not `tellable`, and the column in
+    # which one is worst: with the released moment, a difference of that column's gives the original's.
     released = (released_check(check, k, rows, least) for check in verdict.checks if check.kind is not None)
     if not series:
         return tuple(released)
@@ -145,12 +143,10 @@ def _coarse(value: float) -> float:
 
 
 def released_estimates(fit: ModelFit, k: int) -> dict[str, Estimate]:
-    """The coefficients of a fit to the release that recipients may see: those that they can compute themselves.
-
-    None where a function of the formula has learnt from the original: of ``standardize(age)`` they are in its
-    deviations, of ``bs(age, df=4)`` they follow from its quantiles and extremes. Nor one that rests on fewer than k
-    records. What the fitted design does not know is withheld.
-    """
+    """The coefficients of a fit to the release that recipients may see: those that they can compute themselves."""
+    # None where a function of the formula has learnt from the original: of ``standardize(age)`` they are in its
+    # deviations, of ``bs(age, df=4)`` they follow from its quantiles and extremes. Nor one that rests on fewer than k
+    # records. What the fitted design does not know is withheld.
     if fit.learnt is not False:
         return {}
     return {
@@ -165,10 +161,8 @@ RELEASED_SHARES = ("changed_significance", "changed_direction", "outside")
 
 
 def bins_for_recipients(k: int, least: int | None = None) -> Binning:
-    """Bins of k records of either table; nothing is gained by subtracting one rounded count from another.
-
-    Where units have several records, bins of `least`, which are of k units for certain; counts are multiples of it.
-    """
+    """Bins of k records of either table; nothing is gained by subtracting one rounded count from another."""
+    # Where units have several records, bins of `least`, which are of k units for certain; counts are multiples of it.
     rows = least or k
     return Binning(rows, rows, from_release=True, rounded=rows, units=None if least is None else k)
 
@@ -179,11 +173,9 @@ def bins_for_steward(k: int) -> Binning:
 
 
 def group_size_histogram(counts: Mapping[int, int], k: int, units: bool = False) -> list[dict[str, Any]]:
-    """Groups by size, in ranges of at least k groups each, so that no cell of the manifest is under k.
-
-    Where units have several rows, one of them may make up nearly all of a group: ranges then go from k, 2 k, 4 k
-    and so on to the next of these, as the size of one group would tell of that unit.
-    """
+    """Groups by size, in ranges of at least k groups each, so that no cell of the manifest is under k."""
+    # Where units have several rows, one of them may make up nearly all of a group: ranges then go from k, 2 k, 4 k and
+    # so on to the next of these, as the size of one group would tell of that unit.
     if units:
         ranges: Counter[int] = Counter()
         for size, groups in counts.items():

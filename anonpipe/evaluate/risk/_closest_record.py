@@ -43,8 +43,6 @@ def closest_record(
     - `reference`, `reference_is`: the same without a release, shape (m, 2), and what it is in words.
     - `of`: records that `distances` is a sample of; None for all.
 
-    Notes
-    -----
     Percentiles are order statistics (the lower one at a fraction). The interval of the 5th percentile is that of order
     statistics: binomial ranks. Where both distances are 0 their ratio is taken as 1, as neither stands out.
     """

@@ -132,8 +132,6 @@ def conditional_privacy(
     - `records`: number of original records, if these are a random sample.
     - `seed`: of the places inside the steps of a grid.
 
-    Notes
-    -----
     *Numbers.* The paper gives no estimator. With ε_i the distance from record i to its k-th neighbour in the plane of A
     and B, the larger of both coordinates counting, and m_i the other records whose B is nearer than ε_i,
 
@@ -160,8 +158,6 @@ def conditional_privacy(
 
     *Limits.* Only one column is taken to be seen. An average hides single records that are fully known.
 
-    References
-    ----------
     Gal, Chen, Gangopadhyay & Chen (2014), J. Biomedical Informatics 50, doi:10.1016/j.jbi.2014.05.001, eqs. 9, 10;
     Agrawal & Aggarwal (2001), PODS, doi:10.1145/375551.375602; Kraskov, Stögbauer & Grassberger (2004), Physical Review
     E 69:066138, doi:10.1103/PhysRevE.69.066138; Miller (1955), Note on the bias of information estimates.

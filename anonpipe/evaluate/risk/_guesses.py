@@ -185,11 +185,9 @@ def _add_up(
     total: FloatArray,
     reach: FloatArray,
 ) -> None:
-    """Least squared distances of some boxes or points (width, n), and up to where they may be near enough.
-
-    In all but attribute a one is near if the distance without the part of a is at most the border of a: if the whole
-    is at most the largest sum of a part and its border.
-    """
+    """Least squared distances of some boxes or points (width, n), and up to where they may be near enough."""
+    # In all but attribute a one is near if the distance without the part of a is at most the border of a: if the whole
+    # is at most the largest sum of a part and its border.
     count, begin = total.shape[0], 0
     total[:] = 0.0
     reach[:] = 0.0

@@ -265,8 +265,6 @@ def attribute_inference(
       of which scale and best constant are taken. None searches `released`: if that is a sample that holds what became
       of the members, the risk is somewhat too large, as fewer others are close.
 
-    Notes
-    -----
     *Distances.* A number counts by its z-score on the released scale, a category as much as one number on average: its
     dummies are scaled so that two released records differ by 2 in squares. Nulls of a number lie at its mean, with a
     dummy of their own.
@@ -362,11 +360,9 @@ def _surest(
 
 
 def _surest_right(sure: _Sure, members: int, controls: int, tail: float) -> Share:
-    """Share of right guesses among the surest of members, its interval for as sure guesses as the controls' may be.
-
-    Where few are sure for a simple reason (a value is null where another is), the surest of few controls may hold some
-    that are not: the last of them stands at a quantile of a beta distribution.
-    """
+    """Share of right guesses among the surest of members, its interval for as sure guesses as the controls' may be."""
+    # Where few are sure for a simple reason (a value is null where another is), the surest of few controls may hold
+    # some that are not: the last of them stands at a quantile of a beta distribution.
     from scipy.stats import beta  # Imported here as it is slow to load
 
     right, others = sure.members.right, len(sure.controls.right)
@@ -448,8 +444,6 @@ MEASURE = RiskMeasure(
 def stratum_risks(guesses: Mapping[str, StratumGuesses]) -> tuple[AttributeRisk, ...]:
     """What a release gives away of each stratum column of its persons, of those whose guesses are right.
 
-    Notes
-    -----
     The risk is (members - controls) / (1 - controls), as for any other attribute: of what cannot be guessed anyway, the
     share that the release gives away. Without a hold-out the control is the same intruder with the original records of
     all *other* persons: what they say of a person follows from the population. Each lower end errs with a chance of
@@ -510,8 +504,6 @@ def least_shown(other: float, members: int, controls: int) -> float:
     - `other`: share of the persons who have another value than the commonest.
     - `members`, `controls`: persons looked for, and those who are their control.
 
-    Notes
-    -----
     Who guesses by a record that is near by chance errs in 2 p (1 - p) of the cases, p being the share. Of few such
     errors half may come about, so that half is reckoned with. 1 where not one is to be expected.
     """

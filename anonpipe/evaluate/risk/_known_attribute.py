@@ -133,13 +133,11 @@ def known_attribute(
     - `labels`: group of row i of both. The order of rows inside a group does not matter.
     - `rng`: picks the other group of the baseline.
     - `guess`: `closest`: the released record of the group that is closest in the known attribute (equally close: the
-      lower row). `moments`: see Notes. `mean`: the mean of the group's released records, which is the best of the three
+      lower row). `moments`: see below. `mean`: the mean of the group's released records, which is the best of the three
       where noise is laid over true group means.
     - `tolerance`: largest error of a recovered value, in units of the features.
     - `of`: records in the release, of which these are whole groups; None for all.
 
-    Notes
-    -----
     *Moments.* The released records of a group of n have mean m and scatter V diag(s²) Vᵀ, and if those are the
     originals', every original is m + (u s) Vᵀ for some u of the group. A known attribute is one linear equation in u,
     of which the shortest solution is taken: the prediction by the regression within the group. Where the scatter has
@@ -214,8 +212,6 @@ def collusion(
 
     `original`, `released`, `labels`, `tolerance`, `names` and `of` are as for `known_attribute`; one column will do.
 
-    Notes
-    -----
     The guess for the last of n members is the sum of the released records less the originals of the others, so that its
     error is the change of the group's sum: nothing where sums are kept exactly, whatever the group's size, and n times
     the error of the mean otherwise. Where the sum is noisy a more careful attacker would lean towards the released

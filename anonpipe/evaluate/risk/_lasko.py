@@ -166,8 +166,6 @@ def lasko_measures(
     - `k`: matches between which the intruder wavers, 2 or more.
     - `margin`: excess of a cumulative share that counts as equal, 0 to 1.
 
-    Notes
-    -----
     Where all three distributions are no smaller than those of the reference, the release seems to tell no more of its
     subjects than a table of others would: evidence, not proof. Centroids have an uncertainty of 0 by design and never
     meet it there. A smaller reference table lies further off by itself, and flatters the release.
@@ -285,15 +283,11 @@ class Excess:
 def excess(values: FloatArray, reference: FloatArray, margin: float, title: str = "", axis: str = "") -> Excess:
     """One-sided test that a measure is no smaller than its reference, shapes (n,) and (m,), but for a margin.
 
-    Notes
-    -----
     Under an excess of `margin` or less, a statistic of d is no more probable than one of d - margin under equality,
     which gives p = exp(-2 (d - margin)² n m / (n + m)) (Smirnov). The interval holds for samples that depend on each
     other, as with leave-one-out: it adds and takes off the band of either curve (Dvoretzky, Kiefer & Wolfowitz, with
     Massart's constant).
 
-    References
-    ----------
     Conover (1999), Practical Nonparametric Statistics, 3rd ed., section 6.3; Massart (1990), Annals of Probability
     18:1269-1283, doi:10.1214/aop/1176990746.
     """

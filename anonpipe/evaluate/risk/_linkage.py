@@ -71,8 +71,6 @@ def score_linkage(
     - `group_of_found`: group of the found records, shape (n_queries, 1 or more).
     - `records`: number of original records, of which those looked for are a random sample; None for all.
 
-    Notes
-    -----
     *Direction.* Here a known person is looked for in the release. In the papers each released record looks for its
     original: for that, search the originals with the released records. The two shares differ a little.
 
@@ -81,8 +79,6 @@ def score_linkage(
 
     *Chance* is 1, or 2, of the released records for the own record, and the mean share of the own group for the group.
 
-    References
-    ----------
     Pagliuca & Seri (1999), Some results of individual ranking method on the system of enterprise accounts annual
     survey, Esprit SDC project; others: see `_FAMILIES`.
     """
@@ -354,8 +350,6 @@ def assigned_cells(
     - `sizes`: records that are alike to each original, shape (n,).
     - `rng`: draws the order of the released records, by which equal distances are ordered.
 
-    Notes
-    -----
     The assignment has the least sum of squared distances (a modified Jonker-Volgenant algorithm, scipy). Where a cell
     holds more persons than released records, some persons get none.
     """

@@ -259,8 +259,6 @@ class EffectiveDimension(NamedTuple):
 def effective_dimension(numbers: int, attributes: Iterable[FloatArray]) -> EffectiveDimension:
     """Of so many numbers, and of attributes the shares of whose categories these are, all taken for independent.
 
-    Notes
-    -----
     A normal number adds 1 to the mean of the squared distance and 2 to its variance. An attribute of q categories adds
     1 / s - 1 for records in a category of share s: q - 1 on average, with a variance of the sum of 1 / s less q².
     """

@@ -83,8 +83,6 @@ def membership(members: npt.ArrayLike, held_out: npt.ArrayLike, *, of: int | Non
     - `held_out`: that of records of the same population that it was not made from, shape (m,), likewise.
     - `of`: members that there are, of which these are a sample; None for all.
 
-    Notes
-    -----
     The best threshold on the same persons would promise an advantage where there is none, so it is learnt on every
     second one of each side and used on the others, then the other way round (of equally good ones the smallest
     distance).
@@ -197,14 +195,10 @@ def trained_membership(
     - `categories`: numbers of the columns that hold codes.
     - `of`, `seed`: members that there are, of which these are a sample; of the folds and the trees.
 
-    Notes
-    -----
     Extremely randomised trees in five folds: each record is judged by trees that have not seen it, so that a release
     that tells nothing comes out at 0.5 but for chance. Both kinds weigh alike. Folds that learn from each other err
     together: DeLong's variance is taken 9/4 times, the correction for five folds.
 
-    References
-    ----------
     Nadeau & Bengio (2003), doi:10.1023/A:1024068626366 (folds); Geurts et al. (2006), doi:10.1007/s10994-006-6226-1
     (the trees).
     """
@@ -274,8 +268,6 @@ def traced_membership(
     - `categories`: numbers of the columns that hold codes.
     - `of`: members that there are, of which these are a sample.
 
-    Notes
-    -----
     A record's score is its mean inner product with released records, less that with the held-out ones, which stand for
     the population. The product is of what two records add to means and covariances of whitened features: normal scores
     and dummies. A held-out record is left out of its own comparison, and one of them for each member, so that a release
@@ -385,8 +377,6 @@ def membership_from_moments(rows: int, width: EffectiveDimension) -> float:
     Of 2 or more records, whose moments these are, in one column or more: the area under the curve, 0.5 to 1; 1 where so
     few records determine the columns.
 
-    Notes
-    -----
     *Numbers.* Of normal data a squared Mahalanobis distance of one of n records to the mean and covariance of all of
     them is (n - 1)² / n times a Beta(p / 2, (n - p - 1) / 2), that of another record p (n - 1) (n + 1) / (n (n - p))
     times an F(p, n - p). For large n the area is about Φ(p^1.5 / (2 n)).
@@ -397,8 +387,6 @@ def membership_from_moments(rows: int, width: EffectiveDimension) -> float:
     variance of `width`, to which 2 p² / n comes as the covariance is not known exactly; the normal law's argument of Φ
     is multiplied by the ratio of this integral to its own.
 
-    References
-    ----------
     Hotelling (1931), doi:10.1214/aoms/1177732979; Tracy, Young & Mason (1992), Journal of Quality Technology 24:88-95.
     """
     columns = width.columns

@@ -137,8 +137,6 @@ def nearest(
     - `within`: for each query a squared distance beyond which nothing is found. That of the last of as many records of
       another part saves time, and changes nothing that is merged of both.
 
-    Notes
-    -----
     Squares are added column by column, so that a distance has the same bits wherever its record stands and however the
     table is cut.
 
@@ -374,8 +372,6 @@ class RankLinkage:
     An intruder who compares ranks of the original with ranks of the release is not misled by a masker that moves or
     stretches whole columns.
 
-    References
-    ----------
     Muralidhar & Domingo-Ferrer (2016), Privacy in Statistical Databases, LNCS 9867:225-236,
     doi:10.1007/978-3-319-45381-1_17.
     """
@@ -423,8 +419,6 @@ class Whitened:
     Noise that was added column by column hides little where columns go together: a record then differs from its own by
     directions in which others hardly differ at all.
 
-    References
-    ----------
     Torra & Domingo-Ferrer 2003 and Torra, Abowd & Domingo-Ferrer 2006, doi:10.1007/11930242_20 (record linkage by
     Mahalanobis distance); Ledoit & Wolf 2004 (shrinkage towards a diagonal).
     """

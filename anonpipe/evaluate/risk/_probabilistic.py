@@ -98,8 +98,6 @@ def probabilistic_bound(
     - `own_columns`, `fewest_alike`: columns of which each released record keeps one person's values, and fewest records
       of a group that are alike in them; None for unknown.
 
-    Notes
-    -----
     *Definition 1* bounds the probability that an intruder who knows the release, any named table and the method links a
     record correctly. Where records of a group are made from the group alone, by draws that treat its members alike,
     each of its n released records stands for the victim with probability 1/n, whatever the intruder knows: linking to

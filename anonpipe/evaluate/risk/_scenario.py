@@ -95,8 +95,6 @@ def individual_risk(sizes: npt.ArrayLike, fraction: npt.ArrayLike) -> FloatArray
     - `fraction`: of the population that is in the sample, above 0 and up to 1; one for all classes, or for each its
       records over the sum of their survey weights.
 
-    Notes
-    -----
     E[1/F | f], where the F persons of the population in a class of f are f plus a negative binomial number with f
     successes of probability `fraction` (Benedetti & Franconi): fraction^f / f · 2F1(f, f; f + 1; 1 - fraction), by
     Euler's transformation fraction / f · 2F1(1, 1; f + 1; 1 - fraction). Its series has positive terms that fall at
@@ -108,8 +106,6 @@ def individual_risk(sizes: npt.ArrayLike, fraction: npt.ArrayLike) -> FloatArray
     >>> individual_risk([2, 1, 1], [2 / 110, 1 / 17, 1 / 5]).round(3).tolist()
     [0.017, 0.177, 0.402]
 
-    References
-    ----------
     Franconi & Polettini (2004), doi:10.1007/978-3-540-25955-8_20, equation 4.
     """
     given = np.asarray(fraction, dtype=np.float64)
@@ -351,10 +347,8 @@ def _nearest_of_block(
     places: IntArray,
     weights: FloatArray,
 ) -> tuple[FloatArray, IntArray, FloatArray]:
-    """Search each query's block.
-
-    Shapes: points (n, width); begins, ends (m,); returns (m,).
-    """
+    """Search each query's block."""
+    # Shapes: points (n, width); begins, ends (m,); returns (m,).
     m = queries.shape[0]
     squared, ties, own = np.full(m, np.inf), np.zeros(m, dtype=np.int64), np.zeros(m)
     for q in range(m):

@@ -220,8 +220,6 @@ class SinglingOut:
 def singling_out(met: PredicateMatches) -> SinglingOut:
     """Hold predicates that one released record alone meets against the original and against held-out records.
 
-    Notes
-    -----
     *The control.* Whether one record of a table meets a predicate depends on how many there are, so that held-out
     records cannot be counted like the original, which has more: of another sample of the population anonymeter, which
     fits a curve to the difference, has been seen to find a risk of 0.17 to 0.20. Here each held-out record takes the
@@ -305,12 +303,10 @@ def _find_met(
     units: IntArray,
     most: int,
 ) -> tuple[IntArray, IntArray, IntArray]:
-    """Count records (or distinct units, where these are given), by those that meet each predicate's rarest interval.
-
-    Shapes: cells, orders (n_columns, n_rows); together (n_predicates,); begins, ends and others (n_predicates, size),
-    the rarest first; units (n_rows,) or (0,); returns counts and sums of row numbers (n_predicates,), and the units
-    (n_predicates, most + 1), -1 for none.
-    """
+    """Count records (or distinct units, where these are given), by those that meet each predicate's rarest interval."""
+    # Shapes: cells, orders (n_columns, n_rows); together (n_predicates,); begins, ends and others (n_predicates, size),
+    # the rarest first; units (n_rows,) or (0,); returns counts and sums of row numbers (n_predicates,), and the units
+    # (n_predicates, most + 1), -1 for none.
     n, size = columns.shape
     counts, rows = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
     found = np.empty((n, most + 1 if len(units) else 0), dtype=np.int64)

@@ -92,8 +92,6 @@ def tail_linkage(
     - `names`: of the columns.
     - `of`: records that there are, of which these are a random sample; None for all.
 
-    Notes
-    -----
     On each side of a column the most extreme records are those strictly beyond the value that a share p of the known
     ones is at or beyond: with equal values these are fewer, and none where the outermost value is that of many (zeros).
     In all columns together a record is as far from the middle as the sum of the squared normal scores of its ranks says

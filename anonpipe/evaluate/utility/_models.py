@@ -420,10 +420,8 @@ class _Risks:
         return gradient, first - second
 
     def _counted(self, parts: FloatArray) -> FloatArray:
-        """Of each record the sum of parts over the events that it is at risk at, less in its own tie; (n, width).
-
-        Shape of parts: (n_events, width).
-        """
+        """Of each record the sum of parts over the events that it is at risk at, less in its own tie; (n, width)."""
+        # Shape of parts: (n_events, width).
         n_times, found = int(self.tie[-1]) + 1, np.empty((len(self.last), parts.shape[1]))
         for place, part in enumerate((self.tied[:, None] * parts).T):
             before_each = np.concatenate([[0.0], np.cumsum(_binned(self.tie, part, n_times))])

@@ -187,11 +187,9 @@ _MEANS, _SUMS, _MEDIANS, _ABIM, _ABISD = (
 
 
 def _basic_statistics(tables: TypedTables) -> list[Measurement]:
-    """Means, sums and medians of every number; ABIM and ABISD of Li & Sarkar.
-
-    Nulls are left out of means, medians and deviations. A sum counts them as nothing, and is per record of its table,
-    so that tables of different lengths compare: it notices values lost to nulls, and the mean does not.
-    """
+    """Means, sums and medians of every number; ABIM and ABISD of Li & Sarkar."""
+    # Nulls are left out of means, medians and deviations. A sum counts them as nothing, and is per record of its table,
+    # so that tables of different lengths compare: it notices values lost to nulls, and the mean does not.
     changes: dict[Figure, Callable[[FloatArray, FloatArray], float]] = {
         _MEANS: partial(_shift, np.mean),
         _SUMS: lambda old, new: _relative_shift(old, old.sum() / tables.rows, new.sum() / tables.released),

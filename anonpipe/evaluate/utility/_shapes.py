@@ -248,11 +248,9 @@ _WORST_COLUMN = ratio_figure(
 
 
 def _column_shapes(tables: TypedTables, rng: np.random.Generator) -> list[Measurement]:
-    """Similarity of the columns as sdmetrics has it, and the column furthest from the original relative to chance.
-
-    Kolmogorov-Smirnov distance of numbers and dates, total variation of categories, nulls left out; on at most 20,000
-    records of either table. For the ratio to chance, categories of fewer than k original records count as one.
-    """
+    """Similarity of the columns as sdmetrics has it, and the column furthest from the original relative to chance."""
+    # Kolmogorov-Smirnov distance of numbers and dates, total variation of categories, nulls left out; on at most 20,000
+    # records of either table. For the ratio to chance, categories of fewer than k original records count as one.
     part = tables.sample(MOST_ROWS, rng)
     columns = [places_of(column) for column in part.columns]
     differences = np.array([column.distance() for column in columns])
@@ -304,14 +302,12 @@ _WORST_PAIR = ratio_figure(
 
 
 def _pair_shapes(tables: TypedTables, rng: np.random.Generator) -> list[Measurement]:
-    """Similarity of the pairs as sdmetrics has it, and the pair furthest from the original relative to chance.
-
-    Two numbers: 1 - |difference of their correlations| / 2. Others: 1 less the total variation of their cross tables, a
-    number in ten bins of equal width, nulls a category of their own. On at most 20,000 records of either table and 200
-    cross tables. For the ratio to chance, cells of fewer than k original records count as one, and a number is its
-    place among the original's (`grades`): of a column with long tails the ordinary correlation has no law that two
-    halves would show, as a few records make it up, and the gate on covariances holds it.
-    """
+    """Similarity of the pairs as sdmetrics has it, and the pair furthest from the original relative to chance."""
+    # Two numbers: 1 - |difference of their correlations| / 2. Others: 1 less the total variation of their cross tables,
+    # a number in ten bins of equal width, nulls a category of their own. On at most 20,000 records of either table and
+    # 200 cross tables. For the ratio to chance, cells of fewer than k original records count as one, and a number is
+    # its place among the original's (`grades`): of a column with long tails the ordinary correlation has no law that
+    # two halves would show, as a few records make it up, and the gate on covariances holds it.
     part = tables.sample(MOST_ROWS, rng)
     crossed = [pair for pair in combinations(part.columns, 2) if any(column.kind.coded for column in pair)]
     if len(crossed) > MOST_TABLES:

@@ -123,11 +123,9 @@ def cumulative_incidence(
 
 
 def _survival_curves(tables: TypedTables, rng: np.random.Generator) -> list[Measurement]:
-    """Largest difference of a cumulative incidence, overall and of every group, and the furthest relative to chance.
-
-    For each endpoint: all records, and each value of each category that 10 k original records and k events have; up to
-    the time at which a tenth of the group (and k records) is at risk.
-    """
+    """Largest difference of a cumulative incidence, overall and of every group, and the furthest relative to chance."""
+    # For each endpoint: all records, and each value of each category that 10 k original records and k events have; up
+    # to the time at which a tenth of the group (and k records) is at risk.
     part = tables.sample(MOST_ROWS, rng)
     splits = Splits.draw(part.rows, part.released, rng)
     names: list[tuple[str, ...]] = []

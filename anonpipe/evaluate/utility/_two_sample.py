@@ -354,10 +354,8 @@ _BOOSTED = Figure(
 
 
 def _classifiers(tables: TypedTables, rng: np.random.Generator) -> list[Measurement]:
-    """Five figures of how well records of the two tables are distinguished, on at most 10,000 records of either.
-
-    Of one or two columns, such a figure can be solved for a share or a mean of the original.
-    """
+    """Five figures of how well records of the two tables are distinguished, on at most 10,000 records of either."""
+    # Of one or two columns, such a figure can be solved for a share or a mean of the original.
     part = tables.sample(MOST_RECORDS, rng)
     both, records = encoded(part), min(part.rows, part.released)
     columns = len(part.columns)

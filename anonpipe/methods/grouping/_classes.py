@@ -311,12 +311,10 @@ def _smallest_wrong(wrong: BoolArray, sizes: FloatArray, ids: IntArray, left: in
 def _partner(
     means: FloatArray, sizes: FloatArray, counts: FloatArray, ids: IntArray, left: int, a: int, limits: Limits
 ) -> int:
-    """Place of the group that raises the within-group scatter least when group a takes it in.
-
-    Groups that mend a come first, but for a group that brings it nearer to the limits for less than `HELP` of the
-    scatter: without these, one large group in the right shares would take in all the others one by one. Where there is
-    neither, any group will do; of equals the lowest number.
-    """
+    """Place of the group that raises the within-group scatter least when group a takes it in."""
+    # Groups that mend a come first, but for a group that brings it nearer to the limits for less than `HELP` of the
+    # scatter: without these, one large group in the right shares would take in all the others one by one. Where there
+    # is neither, any group will do; of equals the lowest number.
     costs, union = ward_costs(means, sizes, left, a), np.empty(counts.shape[1])
     short = _shortfall(counts[a], sizes[a], limits)
     mending, helping, other = -1, -1, -1

@@ -234,11 +234,9 @@ def _divergences(tree: Partial, u: int, lower: BoolArray) -> bool:
 
 @nb.njit(cache=True, nogil=True)
 def _meet(tree: Partial, v: int, queue: IntArray, changed: IntArray) -> int:
-    """Enter the new vertex v into the hoods around it, and their owners into its own.
-
-    A breadth-first search from v that stops where neither side can take vertices so far away. Writes v and the vertices
-    whose class counts changed to `changed`; how many they are.
-    """
+    """Enter the new vertex v into the hoods around it, and their owners into its own."""
+    # A breadth-first search from v that stops where neither side can take vertices so far away. Writes v and the
+    # vertices whose class counts changed to `changed`; how many they are.
     most = tree.hood.shape[1]
     changed[0] = v
     count = 1

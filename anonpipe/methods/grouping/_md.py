@@ -44,12 +44,10 @@ def _most_distant(
     partners: IntArray,
     ids: IntArray,
 ) -> int:
-    """Bring the record with the furthest partner to the root of the heap; how many entries it has left.
-
-    `bounds` are upper bounds of the squared distance of each record to those that remain. A distance once computed
-    stays one while records leave, and is exact while its partner is there; so only a record that comes to the root
-    without such a partner is looked at again. Of equals the lowest row wins.
-    """
+    """Bring the record with the furthest partner to the root of the heap; how many entries it has left."""
+    # `bounds` are upper bounds of the squared distance of each record to those that remain. A distance once computed
+    # stays one while records leave, and is exact while its partner is there; so only a record that comes to the root
+    # without such a partner is looked at again. Of equals the lowest row wins.
     while True:
         row = heap[0]
         if tree.places[row] < 0:

@@ -311,11 +311,9 @@ def class_mdav(
 def _mixed_groups(
     features: FloatArray, k: int, classes: IntArray, shares: FloatArray, alpha: float, unit: float
 ) -> IntArray:
-    """Group of each record, shape (n,); `anonpipe.methods.grouping.METHODS["class_mdav"]` says by which rule.
-
-    The records still to be grouped are the first `left` of `columns`; one that leaves is overwritten by the last. Ties
-    are broken by row number.
-    """
+    """Group of each record, shape (n,); `anonpipe.methods.grouping.METHODS["class_mdav"]` says by which rule."""
+    # The records still to be grouped are the first `left` of `columns`; one that leaves is overwritten by the last.
+    # Ties are broken by row number.
     n = features.shape[0]
     ids = np.arange(n)
     columns = gather_columns(features, ids)

@@ -256,11 +256,9 @@ def merge_until_large(centres: FloatArray, sizes: IntArray, names: IntArray, k: 
 def _cheapest(
     centres: FloatArray, sizes: IntArray, names: IntArray, count: int, k: int, top: int, before: int, at: IntArray
 ) -> int:
-    """Place of the group that is cheapest to merge with the one at `top`, among those allowed.
-
-    Of equals `before`, so that chains end; then the smaller group, so that equal records form many groups; then the
-    lower name. Other groups of the chain can be cheaper by rounding only and are passed over.
-    """
+    """Place of the group that is cheapest to merge with the one at `top`, among those allowed."""
+    # Of equals `before`, so that chains end; then the smaller group, so that equal records form many groups; then the
+    # lower name. Other groups of the chain can be cheaper by rounding only and are passed over.
     costs = ward_costs(centres, sizes, count, top)
     found = -1
     for p in range(count):

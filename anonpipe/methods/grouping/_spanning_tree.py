@@ -457,11 +457,9 @@ def _move_children(old: int, steiner: int, links: Links, inside: bool) -> int:
 
 @nb.njit(cache=True, nogil=True)
 def _share_branches(u: int, records: int, n: int, k: int, links: Links, steiner: int) -> int:
-    """Share the small branches of the root `u` out between two parts; `_cut` says what comes back.
-
-    Branches join the first part in ascending order until it has k - 1 records. `u` then goes to a part that has no more
-    than k - 1. A Steiner vertex cannot fill a part up: there the first one needs k.
-    """
+    """Share the small branches of the root `u` out between two parts; `_cut` says what comes back."""
+    # Branches join the first part in ascending order until it has k - 1 records. `u` then goes to a part that has no
+    # more than k - 1. A Steiner vertex cannot fill a part up: there the first one needs k.
     own = 1 if u < n else 0
     count = 0
     child = links.first_child[u]

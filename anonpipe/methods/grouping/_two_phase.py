@@ -53,12 +53,10 @@ KNOWN = 2  # Nearest records known of each, in units of k: the more, the fewer s
 
 @nb.njit(cache=True, nogil=True)
 def _group_by_density(features: FloatArray, k: int) -> IntArray:
-    """Group of each record, 0 to n_groups - 1 in order of formation (see `anonpipe.methods.grouping.dba_1`).
-
-    `near[i, :known[i]]` are the records nearest to i, nearest first; the first k of them are without a group and are
-    its neighbourhood, of which `scatter` holds the scatter times k. Only records that have lost a neighbour are looked
-    at again, and searched for only if fewer than k known ones are left.
-    """
+    """Group of each record, 0 to n_groups - 1 in order of formation (see `anonpipe.methods.grouping.dba_1`)."""
+    # `near[i, :known[i]]` are the records nearest to i, nearest first; the first k of them are without a group and are
+    # its neighbourhood, of which `scatter` holds the scatter times k. Only records that have lost a neighbour are
+    # looked at again, and searched for only if fewer than k known ones are left.
     n = features.shape[0]
     most = min(KNOWN * k, n)
     near, known = np.empty((n, most), dtype=np.int64), np.full(n, most)

@@ -43,8 +43,6 @@ def transition_matrix(shares: FloatArray, retain: float) -> FloatArray:
     >>> (np.array([0.8, 0.2]) @ matrix).round(12).tolist()
     [0.8, 0.2]
 
-    References
-    ----------
     Gouweleeuw, Kooiman, Willenborg & de Wolf (1998), Journal of Official Statistics 14(4), section 4.
     """
     size = len(shares)

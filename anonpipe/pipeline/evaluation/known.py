@@ -24,11 +24,9 @@ if TYPE_CHECKING:
 
 
 def known_features(fitted: Fitted, cells: FloatArray) -> FloatArray:
-    """All columns that are released, but those of role sensitive, as numbers of equal weight; shape (n_rows, width).
-
-    A number is a z-score on the original's scale, a category as many -1/+1 dummies as together have variance 1; the
-    job's own weights for grouping have no say. Classes are what an intruder wants to learn.
-    """
+    """All columns that are released, but those of role sensitive, as numbers of equal weight; shape (n_rows, width)."""
+    # A number is a z-score on the original's scale, a category as many -1/+1 dummies as together have variance 1; the
+    # job's own weights for grouping have no say. Classes are what an intruder wants to learn.
     unchanged, scale = _unchanged(fitted)
     return np.concatenate([masked_features(fitted, cells), unchanged.encode(cells) * scale], axis=1)
 

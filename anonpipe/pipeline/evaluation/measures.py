@@ -71,10 +71,8 @@ _TOGETHER = -1  # In place of the number of a copy: all of them
 
 
 def pieces(job: Job) -> tuple[tuple[str, int, int], ...]:
-    """The pieces in a fixed order: `utility`, `risk`, `analysis` and which, and of which copy of the release.
-
-    Measures of utility that draw nothing are the first such piece, the others the second.
-    """
+    """The pieces in a fixed order: `utility`, `risk`, `analysis` and which, and of which copy of the release."""
+    # Measures of utility that draw nothing are the first such piece, the others the second.
     named = [(name, at) for name, at in (("utility", 0), ("utility", 1), ("risk", 0)) if getattr(job.measure, name)]
     every = (*named, *(("analysis", at) for at in range(len(job.analyses))))
     alone = range(job.release.copies)
@@ -413,10 +411,8 @@ def measure_risk(data: risk.AttackData, units: bool) -> tuple[tuple[Measurement,
 
 
 def _outcome(measure: risk.RiskMeasure, data: risk.AttackData, units: bool) -> risk.Measured | Reason | str:
-    """The figures, or why there are none, in the measure's own words: too few records, or no column that it is for.
-
-    A refused measure is not checked, and fails a gate that limits it.
-    """
+    """The figures, or why there are none, in the measure's own words: too few records, or no column that it is for."""
+    # A refused measure is not checked, and fails a gate that limits it.
     if units and not measure.counts_units:
         return Reason.UNITS
     try:
@@ -461,10 +457,8 @@ def limits_of(job: Job, assessment: Assessment) -> dict[str, float | None]:
 
 
 def notes(assessment: Assessment, limits: Mapping[str, float | None]) -> tuple[str, ...]:
-    """Why a model has no fit, what the figures of risk are, and of limits held against nothing which can be held.
-
-    Why nothing was measured is recorded where `Assessment.not_checked` is.
-    """
+    """Why a model has no fit, what the figures of risk are, and of limits held against nothing which can be held."""
+    # Why nothing was measured is recorded where `Assessment.not_checked` is.
     known = {name: each for name in MEASURED if (each := gated(name, assessment.measured)) is not None}
     apply = [f"gates.{name}" for name in known if "risk" in MEASURED[name].needs]
     whole = any(each.reason is Reason.ALL_IN_CLASSES for each in assessment.not_checked)
@@ -546,10 +540,8 @@ def gated(
 
 
 def _badness(name: str, measured: Measurement, limit: float | None, at_default: bool) -> tuple[bool, float]:
-    """Whether it is beyond the limit, and how bad it is: the higher the worse, infinity for what is no number.
-
-    Of default limits, which are held against several ends of intervals, the figures themselves are compared.
-    """
+    """Whether it is beyond the limit, and how bad it is: the higher the worse, infinity for what is no number."""
+    # Of default limits, which are held against several ends of intervals, the figures themselves are compared.
     judged = _judged(name, measured, at_default)[0]
     value = measured.value if at_default else judged
     if value != value or judged != judged:

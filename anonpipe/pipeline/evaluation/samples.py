@@ -223,10 +223,8 @@ def can_be_assigned(fitted: Fitted) -> bool:
 
 
 def _assigned(work: Work, fitted: Fitted, rows: SampleRows, index: int, of: int) -> FloatArray:
-    """Right links of some cells of a partition where all is assigned at once; see `assigned_cells`.
-
-    Large blocks are cut by numbers as they lie in the table, so that only what is drawn becomes features.
-    """
+    """Right links of some cells of a partition where all is assigned at once; see `assigned_cells`."""
+    # Large blocks are cut by numbers as they lie in the table, so that only what is drawn becomes features.
     rng = work.rng("assess assignment", index)
     blocks = alike_numbers(fitted, rows.original, np.zeros(len(rows.original), dtype=np.int64))
     cells = drawn_cells(*_on_one_scale(fitted, rows), blocks, min(1.0, ASSIGNED / of), rng)
@@ -253,11 +251,9 @@ def _on_one_scale(fitted: Fitted, rows: SampleRows) -> tuple[FloatArray, FloatAr
 
 
 def _class_counts(fitted: Fitted, rows: SampleRows, of: int) -> dict[str, npt.NDArray[Any]]:
-    """Of each scenario the classes of a partition's originals, how many are in each, and the sum of their weights.
-
-    Where units have several rows, the classes and units that go together. Of a table with more rows than
-    `COUNTED_CLASSES` only classes whose numbers are below a border, which are the same ones in every partition.
-    """
+    """Of each scenario the classes of a partition's originals, how many are in each, and the sum of their weights."""
+    # Where units have several rows, the classes and units that go together. Of a table with more rows than
+    # `COUNTED_CLASSES` only classes whose numbers are below a border, which are the same ones in every partition.
     kept: dict[str, npt.NDArray[Any]] = {}
     border = min(1.0, COUNTED_CLASSES / of) * 2.0**63
     for at, columns in enumerate(key_columns(fitted)):
@@ -300,10 +296,8 @@ def masked_numbers(fitted: Fitted) -> list[int]:
 
 
 def alike_numbers(fitted: Fitted, cells: FloatArray, labels: IntArray) -> IntArray:
-    """A number of each record: equal where groups are, and the unchanged columns that an intruder knows.
-
-    Among such records nothing that is released tells who is who.
-    """
+    """A number of each record: equal where groups are, and the unchanged columns that an intruder knows."""
+    # Among such records nothing that is released tells who is who.
     return row_numbers(cells[:, [fitted.cells.names.index(name) for name in known.known_unchanged(fitted)]], labels)
 
 
@@ -446,10 +440,8 @@ def _added(work: Work, cut: Cut, *names: str) -> tuple[IntArray, IntArray]:
 
 
 def gather_queries(work: Work, fitted: Fitted, cut: Cut) -> None:
-    """Put the partitions' queries into one file, and rows that ranks are taken from; done once, by the driver.
-
-    Records whose columns are to be guessed go into a file of their own.
-    """
+    """Put the partitions' queries into one file, and rows that ranks are taken from; done once, by the driver."""
+    # Records whose columns are to be guessed go into a file of their own.
     asked = ("features", "own_row", "own_original", "own_group", "own_size", "own_alike", "own_strata", "own_numbers")
     names = (*asked, "own_classes", "own_blocks", "own_known", "own_cells", "original", "released")
     *queries, original, released = read_samples(work, cut, *names)

@@ -132,10 +132,8 @@ def borders(found: Mapping[str, Nearest]) -> dict[str, FloatArray]:
 
 
 def gather_borders(work: Work, fitted: Fitted, cut: Cut) -> None:
-    """Keep how far some sampled records are from all that is looked for: further away no partition need look.
-
-    A partition of another stratum has nothing near, and would look through all of its rows.
-    """
+    """Keep how far some sampled records are from all that is looked for: further away no partition need look."""
+    # A partition of another stratum has nothing near, and would look through all of its rows.
     within: dict[str, FloatArray] = {}
     if len(cut.partitions) > 1 and fitted.job.release.copies == 1:  # measures look at copies one by one, too
         queries, given = samples.read_queries(work), samples.read_guessed(work)
@@ -213,11 +211,9 @@ def _met_by_originals(
 
 
 def matches_in(work: Work, cut: Cut, where: str, name: str) -> risk.Matches:
-    """Which records of the `release`, or of the `original`, meet the predicates on `one` column or on `several`.
-
-    Of the original the units, where these have several rows. Of several copies of the release the mean number, rounded:
-    it tells more of how many there are than each.
-    """
+    """Which records of the `release`, or of the `original`, meet the predicates on `one` column or on `several`."""
+    # Of the original the units, where these have several rows. Of several copies of the release the mean number,
+    # rounded: it tells more of how many there are than each.
     name_of_units, first = f"{where}.{name}.units", work.copies[0]
     if name_of_units in next(_files(first, cut)):
         return risk.joined_units(file[name_of_units] for file in _files(first, cut))
@@ -277,12 +273,10 @@ def found_within(work: Work, cut: Cut, at: int) -> IntArray:
 
 
 def _own_of(work: Work, fitted: Fitted, queries: Queries) -> tuple[IntArray, IntArray, FloatArray]:
-    """Starts, places and weights of what counts as the own record of each query.
-
-    Its own released record where there is one; else those alike in its group, and of a unit with several rows r/n
-    for each group, which has n alike of which r are the unit's. (Otherwise 1/n is not known before all partitions
-    are searched.)
-    """
+    """Starts, places and weights of what counts as the own record of each query."""
+    # Its own released record where there is one; else those alike in its group, and of a unit with several rows r/n for
+    # each group, which has n alike of which r are the unit's. (Otherwise 1/n is not known before all partitions are
+    # searched.)
     count = len(queries.own_row)
     if links_own(fitted):
         return np.arange(count + 1), queries.own_row, np.ones(count)

@@ -171,10 +171,8 @@ def _of_method(
 
 
 def _feature_columns(fitted: Fitted) -> tuple[int | None, ...]:
-    """The column of features behind each variable of the view; None for none.
-
-    Categories of an ordinal column are cut from its number.
-    """
+    """The column of features behind each variable of the view; None for none."""
+    # Categories of an ordinal column are cut from its number.
     numbers = {block.position: block.start for block in fitted.features.numbers}
     columns: dict[tuple[int, int | None], int] = {
         (block.position, int(code)): block.start + at % block.width  # one may stand for two categories

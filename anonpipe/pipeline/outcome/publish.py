@@ -309,12 +309,10 @@ def codebook_documents(
 
 
 def publishable_columns(work: Work, fitted: Fitted, cut: Cut) -> dict[str, Column]:
-    """The declared columns of a release, without bounds that may be values of few persons.
-
-    A bound should come from a code book. One that is the outermost value of the original could have been copied from
-    there: it is published only where the released values of as many records as a group has lie within 1 % of their
-    range of it, so that it tells of one person what the release tells of all of these.
-    """
+    """The declared columns of a release, without bounds that may be values of few persons."""
+    # A bound should come from a code book. One that is the outermost value of the original could have been copied from
+    # there: it is published only where the released values of as many records as a group has lie within 1 % of their
+    # range of it, so that it tells of one person what the release tells of all of these.
     released = {name: column for name, column in fitted.job.released.items() if name in fitted.schema.names}
     copied = {name: _copied(fitted, name, column) for name, column in released.items()}
     names = [name for name, ends in copied.items() if any(ends)]

@@ -89,10 +89,8 @@ def _share_steps(shares: PartShares | None, expected: Any) -> tuple[Step, ...]:
 
 
 def _expected(masker: Masker, options: dict[str, Any], moments: Moments, largest: FloatArray | None) -> Expected | None:
-    """The moments that the masker promises for features of these moments; None for no promise.
-
-    `largest` is the largest size of what was permuted along each axis, of maskers that permute.
-    """
+    """The moments that the masker promises for features of these moments; None for no promise."""
+    # `largest` is the largest size of what was permuted along each axis, of maskers that permute.
     extra = {"largest": largest} if masker.permutes else {}
     return None if masker.expect is None else masker.expect(moments, **options, **extra)
 

@@ -239,11 +239,9 @@ def make_features(work: Work, fitted: Fitted, cut: Cut) -> None:
 
 
 def run_steps(work: Work, fitted: Fitted, cut: Cut, map_stage: MapStage) -> None:
-    """Run all passes of the procedure but the last, which runs where rows are decoded.
-
-    Draws are those of the key of a scope, whose partitions are the parts that steps see. Where a release has several
-    copies, those that these share are run of what they share, and the others of each copy.
-    """
+    """Run all passes of the procedure but the last, which runs where rows are decoded."""
+    # Draws are those of the key of a scope, whose partitions are the parts that steps see. Where a release has several
+    # copies, those that these share are run of what they share, and the others of each copy.
     seen, head = (fitted.width,) * len(scopes_of(fitted, cut)), fitted.procedure.head
     first = PassTask(0, FEATURES, fitted.width, None, 0, None, seen=seen)
     if len(work.copies) > 1:

@@ -142,10 +142,8 @@ def _cuts(read: int, rows: int) -> list[tuple[int, int]]:
 
 
 def _routed_cells(fitted: Fitted, kept: KeptRows) -> Routed:
-    """Cells of rows, of small strata and rare categories as they are released, and the leaf of each; -1 for none.
-
-    Where k counts units, these are a last column.
-    """
+    """Cells of rows, of small strata and rare categories as they are released, and the leaf of each; -1 for none."""
+    # Where k counts units, these are a last column.
     cells = fitted.cells.to_cells(kept.batch)
     stratum = fitted.strata.assign(cells)
     fitted.strata.recode(cells)

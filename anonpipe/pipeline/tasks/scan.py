@@ -210,10 +210,8 @@ FEWEST_HELD = 30  # Records below which a hold-out is no control
 
 
 def held_rows(start_key: bytes, share: float, contents: Contents) -> BoolArray:
-    """Which rows of the input are held out, shape (n_rows,).
-
-    It follows from the steward's secret, the job and the row's content; of equal rows the share is held out.
-    """
+    """Which rows of the input are held out, shape (n_rows,)."""
+    # It follows from the steward's secret, the job and the row's content; of equal rows the share is held out.
     if share == 0.0:
         return np.zeros(len(contents.rows), dtype=bool)
     return contents.keys(keyed(start_key, "held out")) < np.uint64(share * 2**64)
@@ -228,10 +226,8 @@ def held_of_units(rows: BoolArray, start_key: bytes, share: float, units: Units 
 
 
 def keep_held(work: Work, fitted: Fitted, unit: int, parts: list[FloatArray]) -> None:
-    """Write the cells of an input split's held-out records: those looked for, and others; a last column holds units.
-
-    Of the parts the column after the cells tells which are looked for.
-    """
+    """Write the cells of an input split's held-out records: those looked for, and others; a last column holds units."""
+    # Of the parts the column after the cells tells which are looked for.
     width = len(fitted.cells.names)
     rows = np.concatenate([np.empty((0, width + 1 + (fitted.unit is not None))), *parts])
     for file, chosen in ((_HELD, rows[:, width] == 1.0), (_OTHERS, rows[:, width] == 0.0)):
@@ -261,12 +257,10 @@ def comparable_cells(
     *extra: IntArray | Units | BoolArray,
     suppressed: bool = True,
 ) -> FloatArray:
-    """Cells of the chosen rows that are comparable with released records, and what is in `extra` of each.
-
-    A category that occurs in no other record, or a stratum that is left out, is none of the release, and such records
-    are passed over. Rare categories (unless they are not to be suppressed) and strata become what they became in the
-    release.
-    """
+    """Cells of the chosen rows that are comparable with released records, and what is in `extra` of each."""
+    # A category that occurs in no other record, or a stratum that is left out, is none of the release, and such records
+    # are passed over. Rare categories (unless they are not to be suppressed) and strata become what they became in the
+    # release.
     chosen = chosen & _categorised(fitted, batch)
     cells = fitted.cells.to_cells(batch.filter(pa.array(chosen)))
     rows = np.flatnonzero(_occurring(fitted, cells, fitted.job.strata.by))

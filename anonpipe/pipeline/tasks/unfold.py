@@ -318,10 +318,8 @@ class Linked:
 
 
 def linked(records: pa.Table, fitted: Fitted, layout: UnitLayout) -> Linked:
-    """Link records in buckets, which have equally many first, second and further rows.
-
-    Records lie in random order, so that buckets are random, too.
-    """
+    """Link records in buckets, which have equally many first, second and further rows."""
+    # Records lie in random order, so that buckets are random, too.
     row = records.column(ROW).to_numpy()
     buckets = -(-len(row) // FILE_ROWS)
     bucket = np.empty(len(row), dtype=np.int64)
@@ -348,10 +346,8 @@ def numbers_of(records: pa.Table, name: str) -> FloatArray:
 
 
 def _in_order(own: FloatArray, gap: FloatArray, starts: IntArray, unit: IntArray) -> FloatArray:
-    """The start of each unit and the gaps from there on; units that would end after all records begin earlier.
-
-    Where that does not suffice, all gaps of the unit are shorter by the same factor.
-    """
+    """The start of each unit and the gaps from there on; units that would end after all records begin earlier."""
+    # Where that does not suffice, all gaps of the unit are shorter by the same factor.
     gap = np.nan_to_num(gap)
     gap[starts] = 0.0
     span, room = np.add.reduceat(gap, starts), own.max() - own.min()
@@ -362,13 +358,11 @@ def _in_order(own: FloatArray, gap: FloatArray, starts: IntArray, unit: IntArray
 
 
 def _units_of(records: pa.Table, job: Job, layout: UnitLayout) -> tuple[IntArray, IntArray]:
-    """The unit of each record, and its place there.
-
-    Units begin with the records of first rows. As many go on as there are records of the next row: those that want most
-    rows, then those that ended before they had as many. Together they take these records, each one, so that the sum of
-    squared distances is smallest, and `_final` ones go to units that want no more. Records that are left at the end go
-    to units in the same way.
-    """
+    """The unit of each record, and its place there."""
+    # Units begin with the records of first rows. As many go on as there are records of the next row: those that want
+    # most rows, then those that ended before they had as many. Together they take these records, each one, so that the
+    # sum of squared distances is smallest, and `_final` ones go to units that want no more. Records that are left at
+    # the end go to units in the same way.
     row, rows = (records.column(name).to_numpy() for name in (ROW, ROWS))
     begins = pc.equal(records.column(PART), FIRST).to_numpy()
     first, rest = np.flatnonzero(begins), np.flatnonzero(~begins)
@@ -432,11 +426,9 @@ def _blocks(
 
 
 def _compared(records: pa.Table, job: Job, layout: UnitLayout) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """What a record seeks of the row before and of its unit, what it leaves for the next row, and its gap.
-
-    Differences count as much as columns are correlated with the row that they are to explain. The last column is the
-    order, on which gaps add up.
-    """
+    """What a record seeks of the row before and of its unit, what it leaves for the next row, and its gap."""
+    # Differences count as much as columns are correlated with the row that they are to explain. The last column is the
+    # order, on which gaps add up.
     later = pc.not_equal(records.column(PART), FIRST).to_numpy()
     column = {name: records.column(name).combine_chunks() for name in records.column_names}
     coded = {name for name, each in job.columns.items() if each.kind.coded}
