@@ -196,7 +196,7 @@ class Trial:
 def _measure_trial(task: Task) -> TaskResult:
     """Run the job of a trial in this process, and keep its verdict and its figures."""
     # A setting that is not feasible is a result too: `problem` is its reason. What stopped by an unforeseen error is
-    # told, and not `final`: it is tried again the next time.
+    # named, and not `final`: it is tried again the next time.
     staging = Staging(Path(task.staging))
     trial = Trial(**read_json(staging.file("trials") / f"{task.index}.json"))
     begin = time.monotonic()
