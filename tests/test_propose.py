@@ -1329,6 +1329,15 @@ def test_a_survey_weight_with_zeros_is_asked(tmp_path: Path) -> None:
     assert yaml.safe_load(text)["columns"]["pweight"]["role"] == "masked"
 
 
+@pytest.mark.parametrize("formula", ["days ~ begin", "I(end - begin) ~ days"])
+def test_no_job_is_proposed_whose_analysis_takes_a_date(tmp_path: Path, formula: str) -> None:
+    """`plan` would refuse it; a condition may name one."""
+    table = pd.DataFrame({"days": range(300), "begin": pd.date_range("2020-01-01", periods=300)})
+    table.assign(end=table["begin"] + pd.to_timedelta(9, "D")).to_csv(tmp_path / "in.csv", index=False)
+    with pytest.raises(JobError, match="begin is a date, and a formula takes numbers and categories; add a column"):
+        propose_job(str(tmp_path / "in.csv"), "out", 5, [RecipientAnalysis(name="m", model="linear", formula=formula)])
+
+
 def test_survey_weights_stay_for_analyses_that_do_not_name_them(tmp_path: Path) -> None:
     """Such models take them by default; columns that no analysis names do not decide them."""
     rng = np.random.default_rng(5)

@@ -246,7 +246,7 @@ class Job(Options):
     def columns_of(self, wanted: RecipientAnalysis) -> tuple[str, ...]:
         """The released columns that an analysis names."""
         from anonpipe.encoding.probabilities import column_name
-        from anonpipe.evaluate.utility import columns_used
+        from anonpipe.evaluate.utility import columns_used, refuse_dates
 
         known = list(self.released)
         if self.whole_release and self.unit_column in columns_used(wanted.analysis, list(self.columns)):
@@ -254,12 +254,7 @@ class Job(Options):
                 f"analysis {wanted.name!r} names {self.unit_column!r}, and units released whole are measured as "
                 "records, not as rows of a unit; leave it out"
             )
-        for name in columns_used(wanted.analysis, known, conditions=False):
-            if self.columns[name].kind is Kind.DATE:
-                raise JobError(
-                    f"analysis {wanted.name!r}: {name} is a date, and a formula takes numbers and categories; "
-                    "add a column of days or years to the input"
-                )
+        refuse_dates(wanted.analysis, known, {name for name in known if self.columns[name].kind is Kind.DATE})
         used = columns_used(self.analysis_of(wanted), known)
         for name in used:
             if name in self.as_probabilities:
@@ -634,7 +629,7 @@ def _of_one_form(items: list[Any]) -> list[Any]:
 
 def _with_words(items: list[Any]) -> list[str]:
     """The problems; where a number or one of some words can be written, as one."""
-    words = {item["loc"][:-1]: str(item["loc"][-1]) for item in items if str(item["loc"][-1:]).startswith("(\"literal[")}
+    words = {item["loc"][:-1]: str(item["loc"][-1]) for item in items if str(item["loc"][-1:]).startswith('("literal[')}
     found = []
     for item in items:
         place = item["loc"][:-1]

@@ -31,6 +31,7 @@ from anonpipe.encoding.identifiers import agree, pairs_of
 from anonpipe.encoding.scan import TotalLine
 from anonpipe.encoding.values import is_number, plain, plain_type
 from anonpipe.errors import JobError, plural
+from anonpipe.evaluate.utility import refuse_dates
 from anonpipe.files import templates
 from anonpipe.job.analyses import DEFAULT_LIMITS, RESPONSE_WEIGHT, Needs, needs_of
 from anonpipe.job.csv_format import QUESTION
@@ -88,6 +89,8 @@ def propose_job(
         sample, rows = sample_of(source, totals), source.rows
     looks = look_at(sample)
     needs = needs_of(analyses, [look.name for look in looks]) if analyses else None
+    for each in analyses:
+        refuse_dates(each.analysis, [look.name for look in looks], {look.name for look in looks if look.date})
     guesses = guess(looks) if needs is None else guess_for(looks, needs)
     for look in looks:
         guesses[look.name] = replace(

@@ -32,6 +32,7 @@ from anonpipe.evaluate.utility._formula import (
     most_columns,
     patsy_module,
     read_factor,
+    refuse_dates,
 )
 from anonpipe.evaluate.utility._weighted import Psus
 from anonpipe.types import BoolArray, FloatArray
@@ -98,16 +99,12 @@ def coded(part: pd.DataFrame, levels: Mapping[str, pd.Index[Any]]) -> pd.DataFra
     return part.assign(**new)
 
 
-def _refuse_dates(frame: pd.DataFrame, analysis: Analysis, columns: Iterable[str]) -> None:
-    """A formula would take dates for categories."""
+def _dates(frame: pd.DataFrame, columns: Iterable[str]) -> set[str]:
+    """Those columns that hold dates."""
     from pandas.api import types
 
-    for name in columns:
-        if types.infer_dtype(frame[name], skipna=True) in ("date", "datetime", "datetime64", "timedelta", "period"):
-            raise JobError(
-                f"analysis {analysis.name!r}: {name} is a date, and a formula takes numbers and categories; "
-                "add a column of days or years to both tables"
-            )
+    dates = ("date", "datetime", "datetime64", "timedelta", "period")
+    return {name for name in columns if types.infer_dtype(frame[name], skipna=True) in dates}
 
 
 def met(part: pd.DataFrame, analysis: Analysis) -> pd.DataFrame:
@@ -232,7 +229,7 @@ def learn(original: pd.DataFrame, analysis: Analysis) -> FormulaCoding:
     names = [str(name) for name in original.columns]
     columns = columns_used(analysis, names)
     predicting = columns_used(analysis, names, conditions=False)
-    _refuse_dates(original, analysis, predicting)
+    refuse_dates(analysis, names, _dates(original, predicting), "both tables")
     part = met(plain(original, columns), analysis).reset_index(drop=True)
     culprit, levels, sides = None, {}, None
     try:

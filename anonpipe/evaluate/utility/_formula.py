@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import operator
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, reduce
@@ -57,6 +57,7 @@ _SHOWN = 80
 _REMEDY = "compute anything else as a column of the input"
 
 _QUOTED = re.compile(r"""('(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*")|`([^`\n]+)`""")
+_LONE_EQUALS = re.compile(r"(?<![=!<>])=(?!=)")
 _COMPARISONS = (ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 _ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod)
 _BITWISE = (ast.BitAnd, ast.BitOr)
@@ -136,7 +137,8 @@ def _read(code: str, rules: _Grammar) -> ast.expr:
     with suppress(SyntaxError, ValueError, RecursionError, MemoryError):
         tree = ast.parse(code.strip(), mode="eval").body
     if tree is None:
-        raise RefusedError(f"{code!r} cannot be read; allowed are {rules.allowed}")
+        equals = "write == for equals; " if rules.logic and _LONE_EQUALS.search(code) else ""
+        raise RefusedError(f"{code!r} cannot be read; {equals}allowed are {rules.allowed}")
     _check(tree, rules, 0)
     return tree
 
@@ -577,6 +579,11 @@ def _described(analysis: Analysis) -> Any:
     except Exception:  # what the library says is of no use
         return None
     _permitted(analysis, "formula", _check_terms, tree)
+    if tree.type == "~" and len(tree.args) == 2 and tree.args[0].type in ("+", "-", "*", "/", ":", "**"):
+        raise JobError(
+            f"analysis {analysis.name!r}: {analysis.formula!r} needs one response, and outside I(...) an operator "
+            "joins or leaves out columns; to calculate the response write I(...) around it"
+        )
     try:
         return patsy.ModelDesc.from_formula(analysis.formula)
     except Exception:
@@ -623,3 +630,13 @@ def columns_used(analysis: Analysis, columns: Sequence[str], conditions: bool = 
     if many := sorted(name for name in named if columns.count(name) > 1):
         raise JobError(f"analysis {analysis.name!r} names {many[0]}, as several columns are called; rename them")
     return tuple(name for name in columns if name in named)
+
+
+def refuse_dates(analysis: Analysis, columns: Sequence[str], dates: Container[str], where: str = "the input") -> None:
+    """A formula would take dates for categories."""
+    for name in columns_used(analysis, columns, conditions=False):
+        if name in dates:
+            raise JobError(
+                f"analysis {analysis.name!r}: {name} is a date, and a formula takes numbers and categories; "
+                f"add a column of days or years to {where}"
+            )
