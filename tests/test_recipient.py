@@ -155,6 +155,7 @@ def test_analyses_come_from_a_list_or_a_job(tmp_path, shape):
         ("[]", "lists no analyses"),
         ("- {name: a, model: cubic, formula: y ~ x}", "analysis 1: model"),
         ("- {name: a, model: linear, formula: y ~ x, limits: {outsid: 1}}", "limits.outsid"),
+        ("- {name: a, model: linear, formula: y - z ~ x}", "  analysis 1: analysis 'a': 'y - z ~ x' needs one"),
         ("- : [", "cannot be read as YAML"),
     ],
 )

@@ -72,7 +72,7 @@ def read_analyses(path: str | Path) -> tuple[RecipientAnalysis, ...]:
             found.append(RecipientAnalysis.model_validate(entry))
         except ValidationError as error:
             problems += [
-                f"analysis {at}: {'.'.join(map(str, item['loc']))}: {item['msg']}"
+                f"analysis {at}: {'.'.join(map(str, item['loc']))}: {item['msg']}".replace(": : Value error,", ":")
                 for item in error.errors(include_url=False, include_context=False, include_input=False)
             ]
     if problems:
