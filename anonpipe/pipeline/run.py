@@ -41,7 +41,7 @@ from anonpipe.pipeline.outcome.publish import (
 from anonpipe.pipeline.resolve import fit, unpreserved_moments
 from anonpipe.pipeline.start import Repeats, Run, open_executor, open_run
 from anonpipe.pipeline.tasks.decode import calibrate, drop_scores, drop_unweighted, merge_scores
-from anonpipe.pipeline.tasks.passes import drop_last_channels, make_features, run_steps
+from anonpipe.pipeline.tasks.passes import make_features, run_steps
 from anonpipe.pipeline.tasks.route import leaf_units
 from anonpipe.pipeline.tasks.unfold import published_files
 from anonpipe.pipeline.tasks.write import compared_names
@@ -132,7 +132,6 @@ def _decode(run: Run, executor: Executor) -> None:
     if scored and not run.staging.has("file_rows.json"):
         run.map_stage(executor, "scores", partitions, "rank")
         run.context.call(merge_scores)
-        run.context.call(drop_last_channels)
     weighted = run.context.fitted.weight is not None
     if weighted and not run.staging.has("file_rows.json"):
         run.map_stage(executor, "weights", partitions)

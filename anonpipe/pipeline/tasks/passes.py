@@ -177,7 +177,9 @@ class StagedTable:
         task.write(self.work, stage_name(number))
         channel_array(self.work, self.fitted, self.cut, target, task.width)
         self.map_stage(stage_name(number), pieces, self._title(name))
-        _delete(self.work, self.fitted, source)
+        if source != FEATURES or not self.fitted.procedure.keeps_features:
+            own = self.work.staging.root / self.work.staging.own(f"{FOLDER}/{source}")  # not what copies share
+            shutil.rmtree(own, ignore_errors=True)  # it goes with the staging
         self.task = PassTask(task.at + 1, target, task.width, None, 0, task.params, seen=filled)
 
     def learn(self, pass_: ReducePass, turn: int) -> bool:
@@ -263,17 +265,6 @@ def last_channels(work: Work, fitted: Fitted, cut: Cut, index: int) -> tuple[Flo
     if fitted.procedure.tail is None:
         return part, params
     return rows_made(fitted.procedure.tail, part, params, place_of(work, fitted, cut, scope, index)), params
-
-
-def drop_last_channels(work: Work, fitted: Fitted) -> None:
-    """Delete the channels after the last step, once what is made of them is staged."""
-    _delete(work, fitted, PassTask.read(work, LAST).source)
-
-
-def _delete(work: Work, fitted: Fitted, source: str) -> None:
-    """Delete channels that nothing reads any more; what copies share goes with the staging."""
-    if source != FEATURES or not fitted.procedure.keeps_features:
-        shutil.rmtree(work.staging.root / work.staging.own(f"{FOLDER}/{source}"), ignore_errors=True)
 
 
 def learnt_groups(work: Work, fitted: Fitted, cut: Cut) -> TableGroups | None:
