@@ -778,9 +778,11 @@ def _execute(
 
 def _tell_if_cold(job: Job) -> None:
     """One line where a run is going to be silent for long; a given scheduler's workers compile elsewhere."""
+    if job.run.scheduler is not None:
+        return
     from anonpipe.kernels.compiled import any_kept, lasting
 
-    if job.run.scheduler is None and not any_kept():
+    if not any_kept():
         display.err.print(COLD if lasting() is not None else COLD_AGAIN, soft_wrap=True)
 
 

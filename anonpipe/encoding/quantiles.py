@@ -479,7 +479,6 @@ def cut_runs(
         while end < n and not atom[end]:
             there += counts[end]
             end += 1
-        held = 0
         for start in starts:
             if at < start < end:
                 held = counts[at:start].sum()

@@ -213,7 +213,7 @@ class Kept:
 
     cells: FloatArray  # Shape (n_rows, n_columns)
     repaired: IntArray  # Rows that broke each rule, or left bounds by it, before, shape (n_rules,)
-    # Rows of each column that got another value, and records by which its values then differ, shape (2, n_columns)
+    # By column rows with another value than before, and values replaced, not exchanged, shape (2, n_columns)
     moved: IntArray
 
 
@@ -229,14 +229,14 @@ class RuleBook:
 
     def keep(self, cells: FloatArray, features: FloatArray, rng: np.random.Generator) -> Kept:
         """Derive columns inside their bounds, and repair rows that break a condition; features (n_rows, width)."""
-        cells, repaired = cells.copy(), np.zeros(len(self.rules), dtype=np.int64)
-        repaired += self.derive(cells, rng)
-        before = cells.copy()
+        cells, moved = cells.copy(), np.zeros((2, cells.shape[1]), dtype=np.int64)
+        repaired = self.derive(cells, rng)
         if self.repairable and (broken := self.broken(cells)).any():
-            repaired += broken.sum(axis=1)
+            repaired, before = repaired + broken.sum(axis=1), cells.copy()
             _Repair(self, cells, features, rng).run()
             self.derive(cells, rng)
-        return Kept(cells, repaired, _moved(before, cells))
+            moved = _moved(before, cells)
+        return Kept(cells, repaired, moved)
 
     def count_broken(self, batch: pa.RecordBatch) -> IntArray:
         """Rows of a released batch that break each rule, shape (n_rules,)."""

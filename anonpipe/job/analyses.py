@@ -71,10 +71,9 @@ def read_analyses(path: str | Path) -> tuple[RecipientAnalysis, ...]:
         try:
             found.append(RecipientAnalysis.model_validate(entry))
         except ValidationError as error:
-            problems += [
-                f"analysis {at}: {'.'.join(map(str, item['loc']))}: {item['msg']}".replace(": : Value error,", ":")
-                for item in error.errors(include_url=False, include_context=False, include_input=False)
-            ]
+            for item in error.errors(include_url=False, include_context=False, include_input=False):
+                where = ": ".join(filter(None, (f"analysis {at}", ".".join(map(str, item["loc"])))))
+                problems.append(f"{where}: {item['msg'].removeprefix('Value error, ')}")
     if problems:
         raise JobError("the analyses are not valid:\n" + "\n".join(f"  {line}" for line in problems))
     return tuple(found)

@@ -187,7 +187,7 @@ class Evidence:
     by: GroupEvidence | MaskEvidence
     staging_check: StagingCheck
     rules_broken: int | None = None  # Rows that break a rule, added up over rules; None without rules
-    # By column: records to which repairs by rules gave another value, and those by which its values differ then
+    # By column: records to which repairs by rules gave another value, and values that they replaced (`Kept.moved`)
     moved: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     # Largest difference of the shares of units with at most so many rows, and its limit; None without whole units
     lengths_off: tuple[float, float] | None = None

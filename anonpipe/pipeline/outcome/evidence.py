@@ -101,7 +101,7 @@ def _rules_broken(work: Work, cut: Cut, written: TaskResults) -> int:
 
 
 def _moved(fitted: Fitted, decoded: TaskResults) -> dict[str, tuple[int, int]]:
-    """Of each column that repairs changed the records with another value, and those by which its values differ."""
+    """Of each column that repairs changed the records with another value, and the values that were replaced."""
     counts = np.sum([result["moved"] for result in decoded], axis=0).T.tolist()
     return {name: tuple(each) for name, each in zip(fitted.cells.names, counts, strict=True) if each[0]}
 
