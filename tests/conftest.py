@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import gc
+import hashlib
+import itertools
 import os
 import pwd
 import shutil
@@ -8,6 +10,7 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,13 +23,22 @@ from anonpipe.storage.versions import OutputPlace
 LONG = ("tests/flows/", "tests/test_campaign.py", "tests/attacks/", "tests/test_robustness.py", "tests/test_engine.py")
 """Begun in this order by one process, so that one server and each thing that several tests share is made once."""
 
+DRAWS = os.environ.get("ANONPIPE_TEST_DRAWS", "")
+"""Without it each test draws the same at every run; another text gives other secrets and examples."""
+
 
 @pytest.fixture(autouse=True)
 def private_folders(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Secret, ledger and staging of a test live in its own folder; the user's are never touched.
 
-    With the mark `secret` the draws of a test are the same at every run.
+    With the mark `secret` the draws of a test are those of that secret, whatever `DRAWS`.
     """
+    made = itertools.count()
+
+    def token_hex(size: int) -> str:
+        return hashlib.shake_256(f"{DRAWS} {request.node.nodeid} {next(made)}".encode()).hexdigest(size)
+
+    monkeypatch.setattr("anonpipe.rng.secrets", SimpleNamespace(token_hex=token_hex))
     monkeypatch.setenv("ANONPIPE_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("ANONPIPE_STAGING", str(tmp_path / "staging"))
     for name in ("ANONPIPE_SECRET", "ANONPIPE_SECRET_FILE"):
@@ -102,8 +114,8 @@ def pytest_collection_finish() -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Examples())  # hooks of this file see the files of this folder only
-    # An example's first call may compile a kernel; other examples are drawn at every run
-    settings.register_profile("compiled", deadline=None, max_examples=40)
+    # An example's first call may compile a kernel
+    settings.register_profile("compiled", deadline=None, max_examples=40, derandomize=not DRAWS)
     settings.load_profile("compiled")
     gc.disable()
     os.environ.setdefault("NUMBA_NUM_THREADS", "1")
