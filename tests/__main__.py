@@ -3,7 +3,7 @@
 python -m tests            all of it
 python -m tests tests/x.py the checks, and only these tests
 
-Tests draw the same at every run. Other draws, for instance before a release: ANONPIPE_TEST_DRAWS=any-text python -m tests
+Tests draw the same at every run; other draws: ANONPIPE_TEST_DRAWS=any-text python -m tests
 """
 
 from __future__ import annotations
