@@ -2,9 +2,10 @@
 
 python -m tests.benchmarks.coverage RESULTS.jsonl [POPULATIONS] [COPIES]
 
-Each population of 400 to 1,000 persons is drawn from a known law, released in several copies by the default mask and in
-groups, and analysed: on the original, on one copy as if it were the original (`naive`), and on all copies by both
-rules. RESULTS grows by a line a population, so that a stopped run goes on where it stopped; the table is of all lines.
+Each population of 400 to 1,000 persons is drawn from a known law, released in several copies by the default mask
+(without roles, and as `init` proposes it for a survival time) and in groups, and analysed: on the original, on one copy
+as if it were the original (`naive`), and on all copies by both rules. RESULTS grows by a line a population, so that a
+stopped run goes on where it stopped; the table is of all lines.
 """
 
 from __future__ import annotations
@@ -35,6 +36,15 @@ COLUMNS = {
 }
 METHODS: dict[str, dict[str, Any]] = {
     "local synthesis": {"mask": {"method": "local_synthesis"}},
+    "by status": {
+        "mask": {"method": "local_synthesis"},
+        "columns": COLUMNS
+        | {
+            "months": COLUMNS["months"] | {"role": "survival_time"},
+            "dead": {"kind": "binary", "role": "survival_status", "event": [1]},
+        },
+        "strata": {"by": ["dead"]},
+    },
     "groups": {"cluster": {"method": "mdav"}, "synthesize": {"method": "micro_perturbation"}},
 }
 MEANS = {"mean of score": 1.0 + 0.4 * 0.5 + 0.3 * 0.8, "mean of x": 0.0}
