@@ -121,6 +121,21 @@ def test_a_plan_ends_with_the_exit_code_of_its_run(tmp_path, changes, code):
     assert ended == code
 
 
+def test_a_plan_beside_an_earlier_release_predicts_its_run(tmp_path):
+    """A job that is edited after its first run: the overlap is named, and nothing else is left out."""
+    columns = {name: NUMBER | {"transform": "normal_scores"} for name in ("x", "y")}
+    given = table(400).select(["x", "y"])
+    assert small.run(small.job(tmp_path, given, columns, gates=LOOSE)).version is not None
+    refused, allowed = (
+        preview(small.job(tmp_path, given, columns, gates=LOOSE, k=6, repeat=repeat)) for repeat in ({}, {"allow": "a"})
+    )
+    assert (refused.exit_code, allowed.exit_code) == (2, 0)
+    assert refused.covariance is not None and allowed.covariance is not None
+    others = [each for each in refused.warnings if "refused" not in each and "repeat.allow" not in each]
+    assert {*others} == {each for each in allowed.warnings if "were released" not in each}
+    assert any("allow it in the job" in each for each in refused.warnings)
+
+
 def test_plan_refuses_output_of_another_table_as_run_does(tmp_path):
     first = small.job(tmp_path, table(60).select(["x", "y"]), {"x": NUMBER, "y": NUMBER}, gates=LOOSE)
     assert small.run(first).version is not None

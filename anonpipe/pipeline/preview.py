@@ -205,9 +205,8 @@ def preview(job: Job, on_progress: OnProgress = lambda _: None) -> Preview:
     n_rows = sum(strata.rows)
     failing = [*_too_rare(fitted), *_unmeasured_strata(fitted, source.rows)]
     overlaps = find_overlaps(trace, steward_secret(), release.place(job.output, job.report.internal))
-    refused = failing or scanned.unmet or (overlaps.problems and job.repeat.allow is None)
     verdict: Verdict | None = None
-    if refused or source.rows > MASKED_ROWS:
+    if failing or scanned.unmet or source.rows > MASKED_ROWS:
         of_run = [] if job.identifiers else warn_of_repeats(scanned.sample, source.rows, counts.key)
     else:
         verdict, of_run = without_measures(given, on_progress)
