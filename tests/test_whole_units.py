@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from collections import Counter
@@ -122,6 +123,22 @@ def test_fold_is_what_loops_give(tmp_path, monkeypatch, cells):
 )
 def test_numbers_of_rows_that_few_units_have_are_joined(tmp_path, sizes, numbers):
     assert units._numbers(whole(tmp_path, panel(20)), np.array(sizes)) == numbers
+
+
+@pytest.mark.parametrize(
+    ("sizes", "rows", "left_out"),
+    [
+        ([0, 50, 50, 50], "fewer than 5 rows", "fewer than 5 units"),
+        ([0, 4, 50, 50, 9, 1], "about 10 rows", "fewer than 5 units"),
+        ([0, 13, 50, 50, 0, 0, 2], "fewer than 20 rows", "about 15 units"),
+    ],
+)
+def test_recipients_read_how_much_of_units_is_left_out(tmp_path, sizes, rows, left_out):
+    """Counts are multiples of what k units may add; that none are left out is not told, either."""
+    _, _, told = folded(tmp_path, panel(200))
+    layout = dataclasses.replace(told.layout, numbers=(1, 2, 3) if sizes[1] == 50 else (2, 3))
+    text = dataclasses.replace(told, layout=layout, sizes=np.array(sizes)).left_out_for_recipients(5)
+    assert f"({rows})" in text and f"({left_out})" in text
 
 
 def calendar(persons, seed=3, share=0.85, last=2022):
@@ -326,6 +343,8 @@ def test_manifest_and_reports_are_of_the_rows(outcome):
     assert "lag 1, original" in pages[1] and "lag 1, original" not in pages[0]
     shown = done.for_recipients.units
     assert shown.line.startswith("500") and all(each[1] is None for each in shown.sizes)
+    assert any("last rows of longer units" in each for each in manifest["not_kept"])
+    assert set(manifest["not_kept"]) <= set(done.for_recipients.not_guaranteed)
     assert all(figures[::2] == (None,) * 3 for _, figures in shown.columns)
     assert all(small.CANARY not in text for text in (*pages, json.dumps(manifest), *done.warnings))
 

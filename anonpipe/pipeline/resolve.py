@@ -44,6 +44,7 @@ from anonpipe.rng import keyed, steward_secret
 from anonpipe.storage.release_log import CountedUnits, Trace
 from anonpipe.storage.sketch import Sketch, UnitSums, merge_sketches, merge_sums
 from anonpipe.types import FloatArray
+from anonpipe.verify.output_control import about
 
 
 @dataclass(frozen=True)
@@ -322,8 +323,7 @@ def _stratum_warnings(job: Job, encoder: ColumnEncoder, scanned: Scan, strata: S
     """Warnings on records of small strata: columns and counts, no value."""
     if not job.strata.by:
         return []
-    counts = scanned.combination_counts(encoder, job.strata.by)
-    merged = int(counts[np.asarray(strata.recoded) != np.arange(len(counts))].sum())
+    merged = _merged(job, encoder, scanned, strata)
     columns, warnings = ", ".join(map(repr, job.strata.by)), []
     if merged:
         warnings.append(
@@ -333,6 +333,24 @@ def _stratum_warnings(job: Job, encoder: ColumnEncoder, scanned: Scan, strata: S
     if strata.dropped:
         warnings.append(f"strata.small is drop: {strata.dropped:,} records of strata under {strata.least} are left out")
     return warnings
+
+
+def _merged(job: Job, encoder: ColumnEncoder, scanned: Scan, strata: Strata) -> int:
+    """Records that take the values of a larger stratum."""
+    counts = scanned.combination_counts(encoder, job.strata.by)
+    return int(counts[np.asarray(strata.recoded) != np.arange(len(counts))].sum())
+
+
+def small_strata(fitted: Fitted) -> tuple[str, ...]:
+    """What recipients read of small strata that are merged or dropped; the same where there are none."""
+    job, strata = fitted.job, fitted.strata
+    if job.strata.small == "error" or not job.strata.by or job.repeat.growing:
+        return ()
+    merged = _merged(job, fitted.cells, fitted.scan, strata)
+    done = {"merge": "take commoner ones", "drop": "are left out"}[job.strata.small]
+    many = about(merged + strata.dropped, "records", fitted.coarse_min_rows or job.k)
+    columns = ", ".join(job.strata.by)
+    return (f"Records with rare values of {columns} {done} ({many}). Counts of {columns} are those after this.",)
 
 
 def _degree_warnings(job: Job, encoder: ColumnEncoder) -> list[str]:

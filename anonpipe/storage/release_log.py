@@ -293,9 +293,8 @@ _UNCOMPARED = (
 )
 REMEDY = (
     "with job, secret and input of the earlier release, the same release comes out again. If nobody received it, or "
-    'both may be known together, allow it in the job: repeat: {allow: "why"} (or --set repeat.allow="why"); the reports '
-    "quote the reason. "
-    "To try settings without a release: anonpipe run --trial, or anonpipe compare"
+    'both may be known together, allow it in the job: repeat: {allow: "why"} (or --set repeat.allow="why"); the '
+    "reports quote the reason. To try settings without a release: anonpipe run --trial, or anonpipe compare"
 )
 _RECEIVED = (
     "persons of this input are in {names}, withdrawn since: its recipients can compare both releases. No check "
