@@ -57,7 +57,9 @@ class MethodChoice:
     records_needed: int = 0
     unit: str | None = None  # The column that names units of several rows
     constant: tuple[str, ...] = ()  # Masked columns with one value in all rows of a unit
-    order: str | None = None  # The column that orders the rows of a unit
+    # order, text: the column that orders the rows of a unit; where it is of texts, whose order is not kept
+    order: str | None = None
+    text: str | None = None
 
 
 def choose_method(looks: Sequence[Look], guesses: Mapping[str, Guess], rows: int, k: int = 5) -> MethodChoice:
@@ -146,8 +148,8 @@ def unit_of_several_rows(looks: Sequence[Look], guesses: Mapping[str, Guess]) ->
     return None
 
 
-def order_of_rows(looks: Sequence[Look], guesses: Mapping[str, Guess], unit: Look) -> str | None:
-    """The date or whole number that no unit has twice, of several that with the fewest values: it orders rows."""
+def order_of_rows(looks: Sequence[Look], guesses: Mapping[str, Guess], unit: Look, texts: bool = False) -> str | None:
+    """The date or whole number (or text) that no unit has twice, of several that with the fewest values."""
     rows = int((unit.codes >= 0).sum())
     if unit.distinct == rows:
         return None
@@ -156,8 +158,8 @@ def order_of_rows(looks: Sequence[Look], guesses: Mapping[str, Guess], unit: Loo
         pairs = np.stack([unit.codes, look.codes], axis=1)[(unit.codes >= 0) & (look.codes >= 0)]
         return len(pairs) == rows and len(np.unique(pairs, axis=0)) == rows
 
-    whole = (Kind.INTEGER, Kind.CATEGORICAL, Kind.DATE)
-    able = [look for look in looks if look.numbers is not None and guesses[look.name].kind in whole]
+    whole = (Kind.INTEGER, Kind.CATEGORICAL, Kind.BINARY, Kind.DATE)
+    able = [look for look in looks if (look.numbers is None) == texts and guesses[look.name].kind in whole]
     able = [look for look in able if guesses[look.name].role.synthesized and once(look)]
     return min(able, key=lambda look: (not look.date, look.distinct)).name if able else None
 

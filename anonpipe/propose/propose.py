@@ -107,7 +107,8 @@ def propose_job(
     guesses = method_choice.without_rare_status(looks, guesses, rows, k)
     unit = method_choice.unit_of_several_rows(looks, guesses)
     order = None if unit is None else method_choice.order_of_rows(looks, guesses, unit)
-    if order is not None and guesses[order].kind is Kind.CATEGORICAL:
+    text = None if unit is None or order else method_choice.order_of_rows(looks, guesses, unit, texts=True)
+    if order is not None and guesses[order].kind.coded:
         guesses[order] = replace(guesses[order], kind=Kind.INTEGER, reason="orders the rows of a unit")
     chosen = choose_method(looks, guesses, rows, k)
     if chosen.records_needed:
@@ -121,8 +122,8 @@ def propose_job(
     masked = [look for look in looks if guesses[look.name].role.synthesized]
     constant = [look.name for look in masked if unit is not None and agree(look.codes, *pairs_of(unit.codes))]
     name = None if unit is None else unit.name
-    chosen = replace(chosen, strata_measurable=measurable, unit=name, constant=tuple(constant), order=order)
-    rules = propose_rules(looks, guesses)
+    chosen = replace(chosen, strata_measurable=measurable, unit=name, constant=tuple(constant), order=order, text=text)
+    rules = propose_rules(looks, guesses, order)
     asked = [f"CHECK: {each}." for each in totals.warnings()] + copies_asked(looks, guesses) + _asked_codes(guesses)
     guesses |= {name: _by_answer(guesses[name]) for name in written.open}
     # of rows of persons it would not hold where these come out whole

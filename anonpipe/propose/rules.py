@@ -43,8 +43,11 @@ class Proposed:
     note: str = ""
 
 
-def propose_rules(looks: Sequence[Look], guesses: Mapping[str, Guess]) -> list[Proposed]:
-    """Rules that hold in all sampled rows, and could not by chance; and comments on those that nearly do."""
+def propose_rules(looks: Sequence[Look], guesses: Mapping[str, Guess], order: str | None = None) -> list[Proposed]:
+    """Rules that hold in all sampled rows, and could not by chance; and comments on those that nearly do.
+
+    None gives `order`, which orders the rows of a unit, another value.
+    """
     released = [look for look in looks if guesses[look.name].role.released]
     if not released or len(released[0].codes) < _ENOUGH:
         return []
@@ -52,7 +55,7 @@ def propose_rules(looks: Sequence[Look], guesses: Mapping[str, Guess]) -> list[P
     for look in released:
         guess = guesses[look.name]
         columns[look.name] = Column(kind=guess.kind, step=guess.step).model_copy(update={"role": guess.role})
-    masked = {name for name, column in columns.items() if column.role is Role.MASKED}
+    masked = {name for name, column in columns.items() if column.role is Role.MASKED} - {order}
     found: list[Proposed] = []
     computed = [*_linear(released, columns, masked), *_products(released, columns, masked)]
     of_values = (*computed, *_lookups(released, columns, masked), *_orders(released, columns))
