@@ -6,6 +6,8 @@ no value of the data: messages end up in logs, schedulers and databases.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 # Advice that raises a risk says so. Shares of records that an attacker links, lowest and highest of seven tables
 # (docs/frontier.md); tests/verify/test_remedies.py holds them against data/frontier.csv.
 MASK_LINKS = "0.1 to 0.4 % of the records are linked"
@@ -41,6 +43,22 @@ def printable(text: str) -> str:
 def plural(number: int, what: str) -> str:
     """A number of things, as in `1 file` and `2,000 rows`."""
     return f"{number:,} {what}" + ("" if number == 1 else "s")
+
+
+MOST_NAMED = 10  # Columns that a warning names
+
+
+def by_column(found: Iterable[tuple[str, str, str]]) -> list[str]:
+    """A warning for each cause, with its columns and how much of each; found are column, how much, and cause."""
+    causes: dict[str, list[str]] = {}
+    for name, much, cause in found:
+        causes.setdefault(cause, []).append(f"{name!r} ({much})")
+    return [
+        f"column{'s'[: len(named) > 1]} {', '.join(named[:MOST_NAMED])}"
+        + (f" and {len(named) - MOST_NAMED:,} more" if len(named) > MOST_NAMED else "")
+        + f": {cause}"
+        for cause, named in causes.items()
+    ]
 
 
 def record_noun(whole_unit: bool) -> str:

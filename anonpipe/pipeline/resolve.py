@@ -25,7 +25,7 @@ from anonpipe.encoding.identifiers import (
 )
 from anonpipe.encoding.rare import Suppression, code_extremes, extremes_kept, suppress_rare
 from anonpipe.encoding.rules import RuleCounts
-from anonpipe.encoding.scan import SCAN_RECORDS, Scan, TotalLine, check_scan, merge_scans
+from anonpipe.encoding.scan import SCAN_RECORDS, Scan, TotalLine, check_scan, merge_scans, off_steps
 from anonpipe.encoding.scores import ScoredColumn
 from anonpipe.encoding.tracers import comparable_sketches
 from anonpipe.encoding.values import time_zones
@@ -102,7 +102,8 @@ def resolve(job: Job, schema: pa.Schema, scan: Scan, unit: UnitColumn | None = N
     if replicates := [name for name, column in job.columns.items() if column.role is Role.REPLICATE_WEIGHT]:
         many = plural(len(replicates), "replicate weight")
         warnings.append(_REPLICATES.format(first=replicates[0], last=replicates[-1], many=many))
-    warnings += suppressed + list(fitted.procedure.warnings) + _stratum_warnings(job, encoder, scan, strata)
+    warnings += off_steps(scan, job.columns, encoder.origins) + suppressed + list(fitted.procedure.warnings)
+    warnings += _stratum_warnings(job, encoder, scan, strata)
     urgent = (
         unpreserved_moments(fitted) + _degree_warnings(job, encoder) + ([] if unit is None or joined else [unit.apart])
     )

@@ -108,7 +108,7 @@ class Folded:
         cut = about(int((self.sizes * less)[fewest:].sum()), "rows", doubled(k, k * int(less[fewest:].max())))
         gone = about(int(self.sizes[1:fewest].sum()) + self.left_out, "units", k)
         return (
-            f"Numbers of rows that few units have are not released. Left out are last rows of longer units ({cut}), and "
+            f"Numbers of rows that few units have are not released. Left out: last rows of longer units ({cut}), and "
             f"units with too few rows or rare values of the order ({gone}). Counts of rows and events are "
             "without them."
         )
