@@ -33,6 +33,10 @@ def beyond(outcome):
     return dict(pair for each in told for pair in re.findall(r"'(\w+)' \(([^)]*)\)", each.partition(":")[0]))
 
 
+def not_kept(job):
+    return release.read_manifest(release.resolve(job.output)).get("not_kept", [])
+
+
 def months(rows=400):
     """Times of which many are nearly 0, and a number that goes with them."""
     rng = np.random.default_rng(0)
@@ -82,6 +86,27 @@ def test_a_mean_that_is_not_kept_is_told_to_the_steward(tmp_path, largest, bound
     page = (Path(job.output) / "release" / "_report.html").read_text()  # and, by name alone, to the recipients
     assert ("Do not add up income, and take no mean of it" in page) == bool(reasons) and "987" not in page
     assert ("&#39;income&#39;: mean not preserved" in page) == bool(reasons)
+
+
+@pytest.mark.parametrize(
+    ("share", "bounds", "told"),
+    [(0.08, [0, None], "top or bottom coding"), (0.0, [0, 150], "bounds"), (0.02, [0, None], "")],
+)
+def test_a_mean_that_moves_by_some_per_cent_is_told(tmp_path, share, bounds, told):
+    """One cost of 1,500 has a share of the sum, less than a tenth of a standard deviation; 2 % may be chance."""
+    costs = np.random.default_rng(0).lognormal(3.0, 1.0, 1_500)
+    costs = np.append(costs, costs.sum() * share / (1 - share))
+    table = pa.table({"cost": costs, "other": np.random.default_rng(1).normal(size=1_501)})
+    columns = {"cost": NUMBER | {"transform": "normal_scores", "bounds": bounds}, "other": NUMBER}
+    job = small.job(tmp_path, table, columns, gates=LOOSE)
+    found = [re.search(r"the original's: 'cost' (.*)% \((.*)\);", each) for each in preview(job).warnings]
+    assert [each.group(2) for each in found if each] == [told] * bool(told)
+    if told:
+        assert small.run(job).version
+        moved = small.released(job)["cost"].to_numpy().mean() / costs.mean() - 1
+        assert abs(float(next(filter(None, found)).group(1)) / 100 - moved) < 0.005 and -0.1 < moved < -0.02
+        [line] = [each for each in not_kept(job) if "sum of cost" in each]
+        assert line.startswith("Mean and sum of cost are not preserved") and not re.search("[0-9]", line)
 
 
 @pytest.mark.parametrize(("spread", "lost"), [(0.5, False), (2.5, True)])

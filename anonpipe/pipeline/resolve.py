@@ -397,6 +397,7 @@ def _fit_trees(fitted: Fitted, batches: list[pa.RecordBatch], drawn: npt.NDArray
 
 # Warn where a mean moves by more standard deviations of the release, or a standard deviation by a larger share
 _MOST_MOVED = 0.1
+_MOST_SHARE = 0.01  # Of a mean, likewise, where that is more than its standard error
 
 
 def unpreserved_moments(fitted: Fitted) -> list[str]:
@@ -405,6 +406,8 @@ def unpreserved_moments(fitted: Fitted) -> list[str]:
     for what, (text, most) in _LOST.items():
         if names := [name for name, column in lost.items() if what in column]:
             warnings.append(f"{_named(names, most)}: {text}")
+    if moved := [f"{name!r} {share:+.1%} ({cause})" for name, (share, cause) in _shifts(fitted).items()]:
+        warnings.append(f"released means against the original's: {', '.join(moved)}; tell the recipients")
     warnings += _codes(fitted)
     return [
         *warnings,
@@ -412,13 +415,38 @@ def unpreserved_moments(fitted: Fitted) -> list[str]:
     ]
 
 
-def without_spreads(fitted: Fitted) -> tuple[str, ...]:
-    """What recipients read of columns that lose their standard deviation: names alone; none of a growing register."""
-    names = [name for name, lost in _losses(fitted).items() if "spread" in lost]
-    if not names or fitted.job.repeat.growing:
+def unpreserved_for_recipients(fitted: Fitted) -> tuple[str, ...]:
+    """What recipients read of moments that are not preserved: names alone; none of a growing register."""
+    if fitted.job.repeat.growing:
         return ()
-    lost = "Standard deviation, variance and correlations of"
-    return (f"{lost} {', '.join(names)} are not preserved: values far out are means of k or more records.",)
+    moved, known = _shifts(fitted), columns_without_sums(fitted)
+    of_spread = [name for name, lost in _losses(fitted).items() if "spread" in lost]
+    found = {
+        "Mean and sum": [name for name in moved if name not in known],
+        "Standard deviation, variance and correlations": of_spread,
+    }
+    far = "are not preserved: values far out are means of k or more records, or are top- or bottom-coded."
+    return tuple(f"{what} of {', '.join(names)} {far}" for what, names in found.items() if names)
+
+
+def _shifts(fitted: Fitted) -> dict[str, tuple[float, str]]:
+    """Means that move by more than 1 %, and by more than their standard error: the share, and the cause."""
+    columns, moved = fitted.scan.columns, dict[str, tuple[float, float, float, str]]()
+    for each in _scored(fitted):
+        coded, clipped = each.moved
+        cause = _CODING if abs(coded) > abs(clipped) else "bounds"
+        moved[each.name] = columns[each.name].mean, coded + clipped, each.released_moments[1], cause
+    for name, by in fitted.extremes.moved.items():
+        moved[name] = columns[name].mean - by, by, columns[name].sd, _CODING
+    return {
+        name: (by / abs(mean), cause)
+        for name, (mean, by, sd, cause) in moved.items()
+        if mean and fitted.job.columns[name].kind is not Kind.DATE
+        if abs(by) > max(_MOST_SHARE * abs(mean), sd / np.sqrt(max(1, columns[name].values)))
+    }
+
+
+_CODING = "top or bottom coding"
 
 
 def _scored(fitted: Fitted) -> list[ScoredColumn]:
