@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-# Advice that raises a risk says so. Shares of records that an attacker links, lowest and highest of seven tables
-# (docs/frontier.md); tests/verify/test_remedies.py holds them against data/frontier.csv.
+# Advice that raises a risk says so. Shares of records that an attacker links, lowest and highest of the tables of
+# docs/frontier.md; tests/verify/test_remedies.py holds them against data/frontier.csv.
 MASK_LINKS = "0.1 to 0.4 % of the records are linked"
 GROUPS_LINK = "groups of k=5 link 11 to 18 % of the records, of k=20 2 to 4 %"
 EXPECTED_LINKS = "at k=5 15 to 19 % of the records are linked"
@@ -45,20 +45,13 @@ def plural(number: int, what: str) -> str:
     return f"{number:,} {what}" + ("" if number == 1 else "s")
 
 
-MOST_NAMED = 10  # Columns that a warning names
-
-
 def by_column(found: Iterable[tuple[str, str, str]]) -> list[str]:
     """A warning for each cause, with its columns and how much of each; found are column, how much, and cause."""
     causes: dict[str, list[str]] = {}
     for name, much, cause in found:
         causes.setdefault(cause, []).append(f"{name!r} ({much})")
-    return [
-        f"column{'s'[: len(named) > 1]} {', '.join(named[:MOST_NAMED])}"
-        + (f" and {len(named) - MOST_NAMED:,} more" if len(named) > MOST_NAMED else "")
-        + f": {cause}"
-        for cause, named in causes.items()
-    ]
+    more = {cause: f" and {len(each) - 10:,} more" * (len(each) > 10) for cause, each in causes.items()}
+    return [f"column{'s'[: len(c) > 1]} {', '.join(c[:10])}{more[why]}: {why}" for why, c in causes.items()]
 
 
 def record_noun(whole_unit: bool) -> str:

@@ -470,30 +470,28 @@ def _warnings(name: str, column: Column, scanned: ColumnScan, k: int, zone: str)
 def _moved(columns: Mapping[str, Column], scanned: Mapping[str, ColumnScan]) -> Iterator[tuple[str, str, str]]:
     """Columns with numbers that are released as others by their declared bounds, or as whole ones."""
     for name, each in scanned.items():
-        column, rows = columns[name], max(1, each.rows)
+        column = columns[name]
         if column.levels is None and each.outside:
             bounds = "the declared bounds" if column.bounds is not None else "what a survival time can be (0 or more)"
-            much = f"{_rows(each.outside)}, {each.outside / rows:.1%}"
-            yield (
-                name,
-                much,
-                f"values outside {bounds} are released inside; correct these bounds unless they are right",
-            )
+            text = f"values outside {bounds} are released inside; correct these bounds unless they are right"
+            yield name, _part(each.outside, each), text
         if each.off_step and column.step is None and column.role.synthesized:
             whole = "to keep decimals declare it continuous, with a step such as 0.001"
             yield name, _rows(each.off_step), f"declared integer, numbers that are not whole are rounded; {whole}"
 
 
+def _part(rows: int, of: ColumnScan) -> str:
+    return f"{_rows(rows)}, {rows / max(1, of.rows):.1%}"
+
+
 def off_steps(scan: Scan, columns: Mapping[str, Column], origins: Mapping[str, float]) -> list[str]:
     """Warnings on numbers that are not on their declared step, nor (`origins`) all as far from it."""
+    cause = "values that are no multiples of the declared step are released as multiples; give the step that they have"
     return by_column(
-        (name, f"{_rows(each.off_step)}, {each.off_step / max(1, each.rows):.1%}", _OFF_STEP)
+        (name, _part(each.off_step, each), cause)
         for name, each in scan.columns.items()
         if each.off_step and columns[name].step and columns[name].role.synthesized and not origins.get(name)
     )
-
-
-_OFF_STEP = "values that are no multiples of the declared step are released as multiples; give the step that they have"
 
 
 def _whole_days(name: str, timed: int, zone: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from textwrap import fill, wrap
@@ -421,11 +421,6 @@ class _Requirement:
     what: str
     suppressed: bool = False  # Whether records meet it, none of which keeps its categories
 
-    @property
-    def text(self) -> str:
-        """The condition, with that inside which it counts."""
-        return f"{self.analysis.subset if self.what == 'event' else ''} {getattr(self.analysis, self.what)}"
-
 
 def _requirements(job: Job) -> list[_Requirement]:
     """The conditions of all analyses."""
@@ -442,15 +437,19 @@ def _without_followers(unmet: list[_Requirement]) -> list[_Requirement]:
 def _suppressed(fitted: Fitted, source: Source, unmet: Sequence[_Requirement]) -> list[_Requirement]:
     """Conditions that only rows meet whose categories are not released; the input is read again where it matters."""
     job, gone = fitted.job, _gone(fitted)
-    found = [replace(item, suppressed=True) for item in _requirements(job) if item not in unmet]
-    found = [item for item in found if any(name in item.text for name in gone)]
+    found = [replace(item, suppressed=True) for item in _requirements(job) if item not in unmet and _named(gone, item)]
     for unit in source.units if found else ():
         for _, batch in read_batches(source, unit, list(job.released)):
             rare = {name: pc.is_in(plain_array(batch.column(name)), gone[name]).to_numpy(False) for name in gone}
-            kept = [~np.any([rare[name] for name in gone if name in item.text], axis=0) for item in found]
+            kept = [~np.any([rare[name] for name in _named(gone, item)], axis=0) for item in found]
             pairs = zip(found, kept, strict=True)
             found = [item for item, rows in pairs if not _met(job, item, batch.filter(pa.array(rows)))]
     return _without_followers(found)
+
+
+def _named(columns: Iterable[str], item: _Requirement) -> list[str]:
+    """The columns that a condition may name, or the subset inside which it counts."""
+    return [name for name in columns if name in f"{item.analysis.subset} {getattr(item.analysis, item.what)}"]
 
 
 def _gone(fitted: Fitted) -> dict[str, pa.Array]:

@@ -431,22 +431,15 @@ def unpreserved_for_recipients(fitted: Fitted) -> tuple[str, ...]:
 
 def _shifts(fitted: Fitted) -> dict[str, tuple[float, str]]:
     """Means that move by more than 1 %, and by more than their standard error: the share, and the cause."""
-    columns, moved = fitted.scan.columns, dict[str, tuple[float, float, float, str]]()
-    for each in _scored(fitted):
-        coded, clipped = each.moved
-        cause = _CODING if abs(coded) > abs(clipped) else "bounds"
-        moved[each.name] = columns[each.name].mean, coded + clipped, each.released_moments[1], cause
-    for name, by in fitted.extremes.moved.items():
-        moved[name] = columns[name].mean - by, by, columns[name].sd, _CODING
-    return {
-        name: (by / abs(mean), cause)
-        for name, (mean, by, sd, cause) in moved.items()
-        if mean and fitted.job.columns[name].kind is not Kind.DATE
-        if abs(by) > max(_MOST_SHARE * abs(mean), sd / np.sqrt(max(1, columns[name].values)))
-    }
-
-
-_CODING = "top or bottom coding"
+    found, extremes = {}, fitted.extremes.moved
+    moved = {each.name: (*each.moved, each.released_moments[1]) for each in _scored(fitted)}
+    for name, (coded, clipped, sd) in (moved | {name: (by, 0.0, 0.0) for name, by in extremes.items()}).items():
+        scan, by = fitted.scan.columns[name], coded + clipped
+        mean = abs(scan.mean - extremes.get(name, 0.0))  # the scan is that after coding
+        chance = (sd or scan.sd) / np.sqrt(max(1, scan.values))
+        if mean and fitted.job.columns[name].kind is not Kind.DATE and abs(by) > max(_MOST_SHARE * mean, chance):
+            found[name] = by / mean, "top or bottom coding" if abs(coded) > abs(clipped) else "bounds"
+    return found
 
 
 def _scored(fitted: Fitted) -> list[ScoredColumn]:

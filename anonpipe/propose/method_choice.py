@@ -20,7 +20,7 @@ from anonpipe.evaluate.risk import (
 )
 from anonpipe.job.measure import Measure, usual_hold_out
 from anonpipe.propose.guesses import Guess
-from anonpipe.propose.names import names_sampling_unit, names_strata, quoted
+from anonpipe.propose.names import REASONS, names_sampling_unit, names_strata, quoted
 from anonpipe.propose.profile import Look
 from anonpipe.types import FloatArray
 
@@ -117,14 +117,9 @@ def without_rare_status(looks: Sequence[Look], guesses: dict[str, Guess], rows: 
         return guesses
     times = [name for name, guessed in guesses.items() if guessed.role is Role.SURVIVAL_TIME]
     found = {name: replace(guesses[name], role=Role.MASKED, reason=TIME_OF_FEW) for name in times}
-    found[status.name] = replace(guesses[status.name], role=Role.MASKED, reason=_RARE_STATUS, event=())
+    found[status.name] = replace(guesses[status.name], role=Role.MASKED, reason=REASONS["rare_status"], event=())
     return guesses | found
 
-
-_RARE_STATUS = (
-    "CHECK: a value is too rare for a stratum, which would disclose the status of its few records. So the status is "
-    "masked as any other column; values of fewer than k are released as others. Survival curves of so few say little"
-)
 
 TIME_OF_FEW = "CHECK: a time until an event of so few that its status is masked, and no survival curve is held"
 

@@ -321,16 +321,17 @@ def _orders(looks: Sequence[Look], columns: Mapping[str, Column]) -> Iterator[Pr
 
 
 def _parts(numbers: Sequence[Look]) -> Iterator[Proposed]:
-    """Questions about numbers that no row has above another which they nearly follow, whatever their names."""
+    """Questions about numbers that hardly any row has above another which they nearly follow, whatever their names."""
     if len(numbers) < 2:
         return
     near = np.abs(_rank_correlations([np.nan_to_num(look.values[:_THIN]) for look in numbers]))
     near[np.diag_indices(len(near))] = 0.0
     for at in np.flatnonzero((near >= _PART).any(axis=1))[:_QUESTIONS].tolist():
         one, other = numbers[at], numbers[int(near[at].argmax())]
-        if _in_order(one.values, other.values) == 1.0 and (text := _order_text(one, other, 1.0).text).startswith("0"):
+        share = _in_order(one.values, other.values)
+        if share and (text := _order_text(one, other, share).text).startswith("0"):
             note = f"{_name(one.name)} is above {_name(other.name)} in no sampled row. If it is part of that: {text}"
-            yield Proposed(text, 1.0, False, note)
+            yield Proposed(text, share, False, note if share == 1.0 else "")
 
 
 def _rank_correlations(columns: Sequence[FloatArray]) -> FloatArray:
@@ -379,7 +380,7 @@ def _order_text(one: Look, other: Look, share: float) -> Proposed:
     """The order of two columns, in the direction that has a value to begin at; else as a condition."""
     first, second = ~np.isnan(one.values), ~np.isnan(other.values)
     begin, end = _name(one.name), _name(other.name)
-    if share == 1.0 and not (first & ~second).any() and _is_part(one, other):
+    if not (first & ~second).any() and _is_part(one, other):
         text = f"0 <= {begin} <= {end}"
     elif not (second & ~first).any():
         text = f"{begin} <= {end}"
