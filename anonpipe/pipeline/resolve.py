@@ -347,9 +347,9 @@ def small_strata(fitted: Fitted) -> tuple[str, ...]:
     job, strata = fitted.job, fitted.strata
     if job.strata.small == "error" or not job.strata.by or job.repeat.growing:
         return ()
-    merged = _merged(job, fitted.cells, fitted.scan, strata)
     done = {"merge": "take commoner ones", "drop": "are left out"}[job.strata.small]
-    many = about(merged + strata.dropped, "records", fitted.coarse_min_rows or job.k)
+    number = _merged(job, fitted.cells, fitted.scan, strata) + strata.dropped
+    many = about(number, "records", fitted.coarse_min_rows or job.k)
     columns = ", ".join(job.strata.by)
     return (f"Records with rare values of {columns} {done} ({many}). Counts of {columns} are those after this.",)
 
@@ -419,13 +419,12 @@ def unpreserved_for_recipients(fitted: Fitted) -> tuple[str, ...]:
     """What recipients read of moments that are not preserved: names alone; none of a growing register."""
     if fitted.job.repeat.growing:
         return ()
-    moved, known = _shifts(fitted), columns_without_sums(fitted)
     of_spread = [name for name, lost in _losses(fitted).items() if "spread" in lost]
-    found = {
-        "Mean and sum": [name for name in moved if name not in known],
-        "Standard deviation, variance and correlations": of_spread,
-    }
-    far = "are not preserved: values far out are means of k or more records, or are top- or bottom-coded."
+    of_mean = [name for name in _shifts(fitted) if name not in columns_without_sums(fitted)]
+    found = {"Mean and sum": of_mean, "Standard deviation, variance and correlations": of_spread}
+    far = (
+        "are not preserved: values far out are means of k or more records, top- or bottom-coded, or put inside bounds."
+    )
     return tuple(f"{what} of {', '.join(names)} {far}" for what, names in found.items() if names)
 
 
