@@ -455,6 +455,7 @@ def _named(columns: Iterable[str], item: _Requirement) -> list[str]:
 def _gone(fitted: Fitted) -> dict[str, pa.Array]:
     """Categories that records have and no released record will, by suppression or as small strata are merged."""
     scan, strata, names = fitted.scan, fitted.strata, fitted.job.strata.by
+    known = {name: each.categories for name, each in scan.columns.items() if each.categories is not None}
     found = {
         name: (np.array(before[:-1]) > 0) & (scan.code_counts(name)[: len(before) - 1] == 0)
         for name, before in fitted.suppression.before.items()
@@ -464,9 +465,9 @@ def _gone(fitted: Fitted) -> dict[str, pa.Array]:
         kept = np.asarray(strata.recoded)[there & (np.asarray(strata.stratum) >= 0)]
         had, taken = (np.unravel_index(each, strata.sizes) for each in (np.flatnonzero(there), kept))
         for name, before, after in zip(names, had, taken, strict=True):
-            codes = np.arange(len(scan.columns[name].categories or ()))
+            codes = np.arange(len(known[name]))
             found[name] = np.isin(codes, before) & ~np.isin(codes, after)
-    return {name: scan.columns[name].categories.filter(pa.array(each)) for name, each in found.items() if each.any()}
+    return {name: known[name].filter(pa.array(each)) for name, each in found.items() if each.any()}
 
 
 def _met(job: Job, requirement: _Requirement, batch: pa.RecordBatch) -> bool:

@@ -422,9 +422,7 @@ def unpreserved_for_recipients(fitted: Fitted) -> tuple[str, ...]:
     of_spread = [name for name, lost in _losses(fitted).items() if "spread" in lost]
     of_mean = [name for name in _shifts(fitted) if name not in columns_without_sums(fitted)]
     found = {"Mean and sum": of_mean, "Standard deviation, variance and correlations": of_spread}
-    far = (
-        "are not preserved: values far out are means of k or more records, top- or bottom-coded, or put inside bounds."
-    )
+    far = "are not preserved: values far out are means of k or more records, top- or bottom-coded, or put at bounds."
     return tuple(f"{what} of {', '.join(names)} {far}" for what, names in found.items() if names)
 
 
