@@ -188,6 +188,8 @@ class Column(BaseModel):
             low, high = self.numeric_bounds
             if low is not None and high is not None and low >= high:
                 raise ValueError("bounds are given as [low, high] with low < high")
+            if self.kind is Kind.INTEGER and any(end is not None and not end.is_integer() for end in (low, high)):
+                raise ValueError("bounds of kind integer are whole numbers; correct them, or write kind: continuous")
         self._check_transform()
         return self
 

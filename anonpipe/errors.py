@@ -6,8 +6,10 @@ no value of the data: messages end up in logs, schedulers and databases.
 
 from __future__ import annotations
 
-# Advice that raises a risk says so. Shares of records that an attacker links, lowest and highest of seven tables
-# (docs/frontier.md); tests/verify/test_remedies.py holds them against data/frontier.csv.
+from collections.abc import Iterable
+
+# Advice that raises a risk says so. Shares of records that an attacker links, lowest and highest of the tables of
+# docs/frontier.md; tests/verify/test_remedies.py holds them against data/frontier.csv.
 MASK_LINKS = "0.1 to 0.4 % of the records are linked"
 GROUPS_LINK = "groups of k=5 link 11 to 18 % of the records, of k=20 2 to 4 %"
 EXPECTED_LINKS = "at k=5 15 to 19 % of the records are linked"
@@ -41,6 +43,15 @@ def printable(text: str) -> str:
 def plural(number: int, what: str) -> str:
     """A number of things, as in `1 file` and `2,000 rows`."""
     return f"{number:,} {what}" + ("" if number == 1 else "s")
+
+
+def by_column(found: Iterable[tuple[str, str, str]]) -> list[str]:
+    """A warning for each cause, with its columns and how much of each; found are column, how much, and cause."""
+    causes: dict[str, list[str]] = {}
+    for name, much, cause in found:
+        causes.setdefault(cause, []).append(f"{name!r} ({much})")
+    more = {cause: f" and {len(each) - 10:,} more" * (len(each) > 10) for cause, each in causes.items()}
+    return [f"column{'s'[: len(c) > 1]} {', '.join(c[:10])}{more[why]}: {why}" for why, c in causes.items()]
 
 
 def record_noun(whole_unit: bool) -> str:

@@ -306,6 +306,9 @@ def test_remedies_of_a_stratum_under_k(tmp_path, remedy, rows):
     warned = [w for w in outcome.warnings if "3 records" in w and remedy in w and CANARY not in w]
     assert len(warned) == 1
     assert set(preview(given).warnings) == set(outcome.warnings)
+    told = [each for each in outcome.for_recipients.not_guaranteed if "rare values of place" in each]
+    assert len(told) == 1 and "(fewer than 5 records)" in told[0] and CANARY not in told[0]
+    assert told[0] in release.read_manifest(release.resolve(given.output))["not_kept"]
     counts = small.released(given).to_pandas()["place"].value_counts()
     assert counts.to_dict() == {"north": rows - 97, "south": 97}
 

@@ -121,6 +121,51 @@ def test_a_plan_ends_with_the_exit_code_of_its_run(tmp_path, changes, code):
     assert ended == code
 
 
+def test_a_plan_beside_an_earlier_release_predicts_its_run(tmp_path):
+    """A job that is edited after its first run: the overlap is named, and nothing else is left out."""
+    columns = {name: NUMBER | {"transform": "normal_scores"} for name in ("x", "y")}
+    given = table(400).select(["x", "y"])
+    assert small.run(small.job(tmp_path, given, columns, gates=LOOSE)).version is not None
+    refused, allowed = (
+        preview(small.job(tmp_path, given, columns, gates=LOOSE, k=6, repeat=repeat)) for repeat in ({}, {"allow": "a"})
+    )
+    assert (refused.exit_code, allowed.exit_code) == (2, 0)
+    assert refused.covariance is not None and allowed.covariance is not None
+    others = [each for each in refused.warnings if "refused" not in each and "repeat.allow" not in each]
+    assert {*others} == {each for each in allowed.warnings if "were released" not in each}
+    assert any("allow it in the job" in each for each in refused.warnings)
+
+
+@pytest.mark.parametrize(
+    ("analysis", "changes", "code"),
+    [
+        ({"subset": "w == 'small'"}, {}, 2),
+        ({"subset": "w == 'large'"}, {}, 0),
+        ({"subset": "w == 'small' or c == 'a'"}, {}, 0),
+        ({"model": "cox", "formula": "t ~ y", "event": "w == 'small'"}, {}, 2),
+        ({"subset": "s == 'small'"}, {"strata": {"by": ["s"], "small": "merge"}}, 2),
+    ],
+)
+def test_a_subset_of_a_category_that_is_not_released_is_found(tmp_path, analysis, changes, code):
+    """Three of 300 records have a ward of their own, which is suppressed, or in a stratum that is merged."""
+    given = table(300)
+    given = given.append_column("t", pa.array(np.arange(300.0))).append_column("s", given["w"])
+    given = given.set_column(5, "s", pa.array(["small"] * 3 + ["large"] * 200 + ["other"] * 97))
+    columns = {"x": NUMBER, "y": NUMBER, "t": NUMBER, "w": CATEGORY, "c": CATEGORY, "s": CATEGORY | {"role": "key"}}
+    if not changes:
+        del columns["s"]
+    wanted = {"name": "few", "model": "linear", "formula": "y ~ x"} | analysis
+    given = given.select(list(columns))
+    job = small.job(tmp_path, given, columns, gates=LOOSE, analyses=[wanted], **changes)
+    planned = preview(job)
+    assert planned.exit_code == code, planned.warnings
+    assert any("no released record" in each and "too rare" in each for each in planned.warnings) == bool(code)
+    if code:
+        assert "'few'" in refusal(small.run, job)
+    else:
+        assert small.run(job).version is not None
+
+
 def test_plan_refuses_output_of_another_table_as_run_does(tmp_path):
     first = small.job(tmp_path, table(60).select(["x", "y"]), {"x": NUMBER, "y": NUMBER}, gates=LOOSE)
     assert small.run(first).version is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from itertools import pairwise
 from pathlib import Path
 
@@ -28,7 +29,12 @@ LOOSE = {"mean": 1.0, "covariance": 1.0, "unchanged_record_rate": 1.0, "mean_in_
 
 
 def beyond(outcome):
-    return {each.split(":")[0]: each for each in outcome.warnings if "all original ones" in each}
+    told = [each for each in outcome.warnings if "all original ones" in each]
+    return dict(pair for each in told for pair in re.findall(r"'(\w+)' \(([^)]*)\)", each.partition(":")[0]))
+
+
+def not_kept(job):
+    return release.read_manifest(release.resolve(job.output)).get("not_kept", [])
 
 
 def months(rows=400):
@@ -80,6 +86,27 @@ def test_a_mean_that_is_not_kept_is_told_to_the_steward(tmp_path, largest, bound
     page = (Path(job.output) / "release" / "_report.html").read_text()  # and, by name alone, to the recipients
     assert ("Do not add up income, and take no mean of it" in page) == bool(reasons) and "987" not in page
     assert ("&#39;income&#39;: mean not preserved" in page) == bool(reasons)
+
+
+@pytest.mark.parametrize(
+    ("share", "bounds", "told"),
+    [(0.08, [0, None], "top or bottom coding"), (0.0, [0, 150], "bounds"), (0.02, [0, None], "")],
+)
+def test_a_mean_that_moves_by_some_per_cent_is_told(tmp_path, share, bounds, told):
+    """One cost of 1,500 has a share of the sum, less than a tenth of a standard deviation; 2 % may be chance."""
+    costs = np.random.default_rng(0).lognormal(3.0, 1.0, 1_500)
+    costs = np.append(costs, costs.sum() * share / (1 - share))
+    table = pa.table({"cost": costs, "other": np.random.default_rng(1).normal(size=1_501)})
+    columns = {"cost": NUMBER | {"transform": "normal_scores", "bounds": bounds}, "other": NUMBER}
+    job = small.job(tmp_path, table, columns, gates=LOOSE)
+    found = [re.search(r"the original's: 'cost' (.*)% \((.*)\);", each) for each in preview(job).warnings]
+    assert [each.group(2) for each in found if each] == [told] * bool(told)
+    if told:
+        assert small.run(job).version
+        moved = small.released(job)["cost"].to_numpy().mean() / costs.mean() - 1
+        assert abs(float(next(filter(None, found)).group(1)) / 100 - moved) < 0.005 and -0.1 < moved < -0.02
+        [line] = [each for each in not_kept(job) if "sum of cost" in each]
+        assert line.startswith("Mean and sum of cost are not preserved") and not re.search("[0-9]", line)
 
 
 @pytest.mark.parametrize(("spread", "lost"), [(0.5, False), (2.5, True)])
@@ -149,7 +176,7 @@ def test_values_beyond_original_are_told_to_steward_alone(tmp_path):
     assert set(told) <= {"surv_mm", "size"} and "size" in told
     size = table["size"].to_numpy()
     share = ((made["size"] < size.min()) | (made["size"] > size.max())).mean()
-    assert told["size"].startswith(f"size: {100 * share:.1f} % of the released values lie below or above")
+    assert told["size"] == f"{100 * share:.1f} %"
     above = (made["surv_mm"] > table["surv_mm"].to_numpy().max()).mean()
     assert ("surv_mm" in told) == (above > 0)
     where = release.resolve(job.output)
@@ -287,3 +314,43 @@ def test_columns_left_out_are_named_at_the_end(tmp_path, monkeypatch, capsys):
     columns = {"age": {"kind": "integer"}, "income": {"kind": "continuous"}, "remark": {"role": "dropped"}}
     done = small.run(small.job(tmp_path, table, columns, gates=LOOSE))
     assert done.version and done.summary[-1] == "dropped  remark"
+
+
+def test_one_warning_for_columns_of_the_same_cause(tmp_path):
+    rng = np.random.default_rng(3)
+    ages = {f"age{at}": rng.integers(20, 90, 400) for at in range(12)}
+    columns = {name: {"kind": "integer", "bounds": [30, None]} for name in ages}
+    kinds = {name: {"kind": "categorical"} for name in "ab"}
+    rare = {name: ["rare"] * 2 + ["usual"] * 398 for name in kinds}
+    planned = preview(small.job(tmp_path, pa.table(ages | rare), columns | kinds, gates=LOOSE))
+    (outside,) = [each for each in planned.warnings if "the declared bounds" in each]
+    rows = int((ages["age0"] < 30).sum())
+    assert (
+        outside.startswith(f"columns 'age0' ({rows} rows, {rows / 400:.1%}), 'age1' (") and " and 2 more: " in outside
+    )
+    (suppressed,) = [each for each in planned.warnings if "fewer than k=5 records have" in each]
+    assert suppressed.startswith("columns 'a' (2 records), 'b' (2 records): categories, or none,")
+
+
+@pytest.mark.parametrize(
+    ("values", "step", "off"),
+    [
+        (np.arange(400) * 2.5, 10, 300),
+        (np.arange(400) + 0.99, 1, 0),  # all as far from it: released values are, too
+        ((np.arange(400) * 0.1).astype(np.float32), 0.1, 0),
+        (np.arange(400) * 3, 2, 200),
+    ],
+)
+def test_values_off_the_declared_step_are_counted(tmp_path, values, step, off):
+    kind = "integer" if values.dtype == int else "continuous"
+    columns = {"x": {"kind": kind, "step": step}, "y": NUMBER}
+    table = pa.table({"x": values, "y": np.random.default_rng(1).normal(size=400)})
+    told = [each for each in preview(small.job(tmp_path, table, columns, gates=LOOSE)).warnings if "step" in each]
+    assert len(told) == bool(off)
+    assert all(each.startswith(f"column 'x' ({off} rows, {off / 400:.1%}): values that are no mult") for each in told)
+
+
+def test_bounds_of_whole_numbers_are_whole():
+    with pytest.raises(ValueError, match="bounds of kind integer are whole numbers"):
+        Column(kind="integer", bounds=(0.5, 110))
+    assert Column(kind="integer", bounds=(0.0, 110)).bounds == (0.0, 110)

@@ -153,6 +153,17 @@ def test_names_that_are_no_words_stand_in_backticks():
         )
 
 
+def test_a_survival_time_keeps_its_role_where_a_rule_derives_it():
+    """Masked with its status it serves a Cox model; the rule is turned round as the message says."""
+    columns = {name: Column(kind="date") for name in ("entry", "exit")}
+    columns["days"] = Column(kind="integer", role="survival_time")
+    with pytest.raises(ValueError, match="turn the rule round, as in exit = entry \\+ days") as refused:
+        parse_rules(["days = exit - entry"], columns)
+    assert "role masked" not in str(refused.value)
+    [rule] = parse_rules([str(refused.value).split("as in ")[1].rstrip('"')], columns)
+    assert rule.target == "exit"
+
+
 @pytest.mark.parametrize(
     "changes",
     [
@@ -484,4 +495,4 @@ def test_computed_days_beyond_the_original_are_named(tmp_path):
         columns = {"a": {"kind": "date", "bounds": ["1970-01-01", "1971-02-05"]}, "b": {"kind": "date", **bounds}}
         job = small.job(tmp_path, table, columns, rules=["a <= b"], measure=small.OFF, gates=LOOSE)
         outcome = small.run(job)
-        assert outcome.version and sum(text.startswith("b: ") for text in outcome.warnings) == told
+        assert outcome.version and sum(text.startswith("column 'b' (") for text in outcome.warnings) == told

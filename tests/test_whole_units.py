@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from collections import Counter
@@ -122,6 +123,22 @@ def test_fold_is_what_loops_give(tmp_path, monkeypatch, cells):
 )
 def test_numbers_of_rows_that_few_units_have_are_joined(tmp_path, sizes, numbers):
     assert units._numbers(whole(tmp_path, panel(20)), np.array(sizes)) == numbers
+
+
+@pytest.mark.parametrize(
+    ("sizes", "rows", "left_out"),
+    [
+        ([0, 50, 50, 50], "fewer than 5 rows", "fewer than 5 units"),
+        ([0, 4, 50, 50, 9, 1], "about 10 rows", "fewer than 5 units"),
+        ([0, 13, 50, 50, 0, 0, 2], "fewer than 20 rows", "about 15 units"),
+    ],
+)
+def test_recipients_read_how_much_of_units_is_left_out(tmp_path, sizes, rows, left_out):
+    """Counts are multiples of what k units may add; that none are left out is not told, either."""
+    _, _, told = folded(tmp_path, panel(200))
+    layout = dataclasses.replace(told.layout, numbers=(1, 2, 3) if sizes[1] == 50 else (2, 3))
+    text = dataclasses.replace(told, layout=layout, sizes=np.array(sizes)).left_out_for_recipients(5)
+    assert f"({rows})" in text and f"({left_out})" in text
 
 
 def calendar(persons, seed=3, share=0.85, last=2022):
@@ -326,6 +343,8 @@ def test_manifest_and_reports_are_of_the_rows(outcome):
     assert "lag 1, original" in pages[1] and "lag 1, original" not in pages[0]
     shown = done.for_recipients.units
     assert shown.line.startswith("500") and all(each[1] is None for each in shown.sizes)
+    assert any("last rows of longer units" in each for each in manifest["not_kept"])
+    assert set(manifest["not_kept"]) <= set(done.for_recipients.not_guaranteed)
     assert all(figures[::2] == (None,) * 3 for _, figures in shown.columns)
     assert all(small.CANARY not in text for text in (*pages, json.dumps(manifest), *done.warnings))
 
@@ -554,15 +573,49 @@ def test_whole_units_in_memory_and_their_plan(tmp_path):
     )
 
 
+def uncommented(text, *lines):
+    """A proposal with units that come out whole."""
+    for line in ("release:", "  unit: pseudonym", *lines):
+        assert f"\n# {line}" in text
+        text = text.replace(f"\n# {line}", f"\n{line}")
+    return text
+
+
 def test_init_asks_whether_units_come_out_whole(tmp_path):
     data = small.write_table(tmp_path, pa.Table.from_pandas(panel(200), preserve_index=False))
     text = propose_job(data, str(tmp_path / "out"), 5)
     assert "QUESTION: are units to come out whole" in text and text.count("    level: unit  # CHECK") == 2
-    for line in ("release:", "  unit: pseudonym", '  order: "year"'):
-        assert f"\n# {line}" in text
-        text = text.replace(f"\n# {line}", f"\n{line}")
-    job = parse_job(yaml.safe_load(text))
+    job = parse_job(yaml.safe_load(uncommented(text, '  order: "year"')))
     assert job.whole_release and [name for name, column in job.columns.items() if column.level] == ["born", "sex"]
+
+
+@pytest.mark.parametrize("wave", ["2 years", "2 years, texts", "age"])
+def test_init_proposes_an_order_that_plan_takes(tmp_path, wave):
+    """Of two years; of texts, which have no order; of a year that is the sum of birth and age."""
+    rng = np.random.default_rng(4)
+    table = pd.DataFrame({"person": np.repeat(np.arange(300), 2), "year": np.tile([2019, 2020], 300)})
+    table["pay"] = rng.normal(10, 1, 600)
+    if wave == "age":
+        table["born"] = rng.integers(1950, 1990, 300)[table["person"]]
+        table["year"] += rng.integers(0, 9, 300)[table["person"]]
+        table["age"] = table["year"] - table["born"]
+    if "texts" in wave:
+        table["year"] = table["year"].astype(str) + "Q1"
+    data = small.write_table(tmp_path, pa.Table.from_pandas(table, preserve_index=False))
+    text = propose_job(data, str(tmp_path / "out"), 5)
+    if "texts" in wave:
+        assert 'no unit has a value of "year" twice' in text and '  order: "column"' not in text
+        text = uncommented(text.replace("#   order: column", "#"))
+        table["begin"] = pd.to_datetime(table["year"].str[:4] + "-01-01")
+        small.write_table(tmp_path, pa.Table.from_pandas(table, preserve_index=False))
+        text = text.replace("pseudonym", "pseudonym\n  order: begin").replace(
+            "columns:", "columns:\n  begin: {kind: date}", 1
+        )
+    else:
+        text = uncommented(text, '  order: "year"')
+    job = parse_job(yaml.safe_load(text))
+    planned = preview(job)
+    assert job.whole_release and planned.exit_code == 0, planned.warnings
 
 
 def test_the_page_runs():

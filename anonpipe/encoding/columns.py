@@ -28,6 +28,7 @@ from anonpipe.types import FloatArray, IntArray
 Numbers = tuple[FloatArray, FloatArray, FloatArray]  # How many, their mean, and the sum of squared deviations from it
 
 MOST_CATEGORIES = 10_000
+_NEARLY = 1e-6  # Of a step: a value as near to a multiple is one
 LARGEST = 1e150  # Larger numbers count as infinite: their squares could not be added up
 
 
@@ -75,7 +76,7 @@ class ColumnScan:
     log_sums: Sums | None = None
     inexact: int = 0  # Whole numbers of 2^53 or more that no float64 is equal to
     timed: int = 0  # Points in time that are no midnight (UTC)
-    fractions: int = 0  # Of kind integer, numbers that are not whole
+    off_step: int = 0  # Numbers that are no multiples of the step; of whole numbers without one it is 1
     not_positive: int = 0  # Of a survey weight, numbers of 0 or less
     held_out: Faults = field(default_factory=Faults)  # Of rows that are held out, counted nowhere else
     # Of a dictionary without declared levels the values that no record has; None where there are none
@@ -149,10 +150,19 @@ def scan_numbers(array: pa.Array, column: Column) -> ColumnScan:
             log_sums=None if column.offset is None else Sums.of(logarithms(values, column)),
             inexact=_inexact(array),
             timed=int(timed),
-            fractions=int(np.count_nonzero(values % 1.0)) if column.kind is Kind.INTEGER else 0,
+            off_step=_off_step(values, column, single=plain_type(array.type) == pa.float32()),
             not_positive=int(np.count_nonzero(values <= 0.0)) if column.role is Role.SAMPLING_WEIGHT else 0,
         )
     )
+
+
+def _off_step(values: FloatArray, column: Column, *, single: bool) -> int:
+    """Numbers that are no multiples of the step, to the rounding of their type."""
+    step = column.resolution
+    if step is None or column.kind is Kind.DATE:
+        return 0
+    off, rounding = np.abs(np.rint(values / step) * step - values), 2.0 ** -(22 if single else 50)
+    return int(np.count_nonzero(off > np.maximum(_NEARLY * step, rounding * np.abs(values))))
 
 
 def _inexact(array: pa.Array) -> int:
@@ -273,7 +283,7 @@ def _merged(name: str, a: ColumnScan, b: ColumnScan) -> ColumnScan:
             outside=a.outside + b.outside,
             inexact=a.inexact + b.inexact,
             timed=a.timed + b.timed,
-            fractions=a.fractions + b.fractions,
+            off_step=a.off_step + b.off_step,
             not_positive=a.not_positive + b.not_positive,
             mean=0.0,
             m2=0.0,

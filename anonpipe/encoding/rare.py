@@ -18,7 +18,7 @@ from anonpipe.columns import Column, Kind
 from anonpipe.encoding.columns import ColumnScan, Outermost, Sums, coded_scan, logarithms, with_moments
 from anonpipe.encoding.quantiles import DOMINANCE, FEWEST
 from anonpipe.encoding.scan import Scan
-from anonpipe.errors import KEEP_EXTREMES, InputError, plural
+from anonpipe.errors import KEEP_EXTREMES, InputError, by_column, plural
 from anonpipe.partition.strata import Strata, UnitSets
 from anonpipe.types import FloatArray, IntArray
 
@@ -73,6 +73,7 @@ def suppress_rare(
     """Plan the suppression, and say what the scan looks like after it."""
     calibrated = {name for column in columns.values() for name in column.calibrate}
     changed, warnings, largest, largest_in = dict(scan.columns), [], 0, ""
+    rare: list[tuple[str, str, str]] = []
     targets: dict[str, list[tuple[int, int, int]]] = {}
     before: dict[str, list[int]] = {}
     for name, scanned in scan.columns.items():
@@ -111,11 +112,12 @@ def suppress_rare(
             gone = sum(int(counts[of][code]) for of, code, target in found if target == _missing(scan, name))
             why = "as weights are calibrated by it" if name in calibrated else ""
             why = why if nullable[name] else "as the input's schema allows no nulls there"
-            warnings.append(_suppressed(name, moved, gone, k, why, stratified=bool(scan.strata_by)))
+            cause = _suppressed(moved, gone, k, why, stratified=bool(scan.strata_by))
+            rare.append((name, plural(moved, "record"), cause))
     ordinal = tuple(name for name in targets if columns[name].kind is Kind.ORDINAL)
     missing = {name: _missing(scan, name) for name in targets}
     suppression = Suppression(targets, missing, ordinal, largest / max(1, scan.rows), before, largest_in)
-    return replace(scan, columns=changed), suppression, warnings
+    return replace(scan, columns=changed), suppression, [*warnings, *by_column(rare)]
 
 
 def _missing(scan: Scan, name: str) -> int:
@@ -159,18 +161,12 @@ _JOINED = (
 )
 
 
-def _suppressed(name: str, moved: int, gone: int, k: int, why: str, *, stratified: bool) -> str:
+def _suppressed(moved: int, gone: int, k: int, why: str, *, stratified: bool) -> str:
     """What becomes of records that are rare, of which so many are released as missing; `why` no more are, if known."""
-    where = " of a stratum" if stratified else ""
-    there = " there" if stratified else ""
+    where, there = (" of a stratum", " there") if stratified else ("", "")
     why = why or f"as fewer than k={k} would be missing{there}"
-    common = f"{'' if gone == 0 else f'{moved - gone} '}as the commonest category, {why}"
-    ends = [f"{'' if gone == moved else f'{gone} '}as missing"] * (gone > 0) + [common] * (gone < moved)
-    records, are = ("1 record has", "is") if moved == 1 else (f"{moved} records have", "are")
-    return (
-        f"column {name!r}: {records} a category, or none, that fewer than k={k} records{where} have, and {are} "
-        f"released {', '.join(ends)}"
-    )
+    ends = ["missing"] * (gone > 0) + [f"the commonest category, {why}"] * (gone < moved)
+    return f"categories, or none, that fewer than k={k} records{where} have are released as {' or as '.join(ends)}"
 
 
 def _after(counts: Mapping[int, IntArray], changes: list[tuple[int, int, int]]) -> tuple[IntArray, int]:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
@@ -38,7 +38,7 @@ from anonpipe.encoding.identifiers import rows_of as _rows
 from anonpipe.encoding.quantiles import Radix
 from anonpipe.encoding.row_hash import add_fingerprints, fingerprint, population, row_lanes
 from anonpipe.encoding.values import as_dictionary, level_array, numbers, of_days, plain
-from anonpipe.errors import LOWER_K, InputError
+from anonpipe.errors import LOWER_K, InputError, by_column
 from anonpipe.partition.strata import Units, UnitSets
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
@@ -390,6 +390,7 @@ def check_scan(
     for name, scanned in scan.columns.items():
         problems += _problems(name, columns[name], scanned)
         warnings += _warnings(name, columns[name], scanned, 1 if name in remedied else k, zones.get(name, "UTC"))
+    warnings += by_column(_moved(columns, scan.columns))
     dummies = sum(feature_width(columns[name], part) for name, part in scan.columns.items() if part.counts is not None)
     if dummies > MOST_DUMMIES:
         problems.append(
@@ -442,16 +443,8 @@ def _problems(name: str, column: Column, scanned: ColumnScan) -> list[str]:
 
 def _warnings(name: str, column: Column, scanned: ColumnScan, k: int, zone: str) -> list[str]:
     found = []
-    if column.levels is None and scanned.outside:
-        bounds = "its declared bounds" if column.bounds is not None else "what a survival time can be (0 or more)"
-        found.append(f"column {name!r} holds {_rows(scanned.outside)} outside {bounds}; they are released inside")
     if scanned.timed and column.step is None:
         found.append(_whole_days(name, scanned.timed, zone))
-    if scanned.fractions and column.step is None and column.role.synthesized:
-        found.append(
-            f"column {name!r} is declared integer and holds {_rows(scanned.fractions)} with a number that is not "
-            "whole: it is released in whole numbers; to keep decimals declare it continuous, with a step such as 0.001"
-        )
     if scanned.unused is not None:
         found.append(
             f"column {name!r}: its dictionary has {_categories(len(scanned.unused))} that no record has; the released "
@@ -472,6 +465,33 @@ def _warnings(name: str, column: Column, scanned: ColumnScan, k: int, zone: str)
             "the gate on combinations of key variables will fail; coarsen or mask it"
         )
     return found
+
+
+def _moved(columns: Mapping[str, Column], scanned: Mapping[str, ColumnScan]) -> Iterator[tuple[str, str, str]]:
+    """Columns with numbers that are released as others by their declared bounds, or as whole ones."""
+    for name, each in scanned.items():
+        column = columns[name]
+        if column.levels is None and each.outside:
+            bounds = "the declared bounds" if column.bounds is not None else "what a survival time can be (0 or more)"
+            text = f"values outside {bounds} are released inside; correct these bounds unless they are right"
+            yield name, _part(each.outside, each), text
+        if each.off_step and column.step is None and column.role.synthesized:
+            whole = "to keep decimals declare it continuous, with a step such as 0.001"
+            yield name, _rows(each.off_step), f"declared integer, numbers that are not whole are rounded; {whole}"
+
+
+def _part(rows: int, of: ColumnScan) -> str:
+    return f"{_rows(rows)}, {rows / max(1, of.rows):.1%}"
+
+
+def off_steps(scan: Scan, columns: Mapping[str, Column], origins: Mapping[str, float]) -> list[str]:
+    """Warnings on numbers that are not on their declared step, nor (`origins`) all as far from it."""
+    cause = "values that are no multiples of the declared step are released as multiples; give the step that they have"
+    return by_column(
+        (name, _part(each.off_step, each), cause)
+        for name, each in scan.columns.items()
+        if each.off_step and columns[name].step and columns[name].role.synthesized and not origins.get(name)
+    )
 
 
 def _whole_days(name: str, timed: int, zone: str) -> str:

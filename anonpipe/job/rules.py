@@ -342,9 +342,14 @@ def _check_columns(rule: Rule, columns: Mapping[str, Column]) -> None:
         if not columns[name].role.released:
             raise ValueError(f"column {name!r} is not released (role {columns[name].role.value}); remove the rule")
     if rule.derives and columns[rule.target].role not in (Role.MASKED, Role.DERIVED):
+        role, turned = columns[rule.target].role, "turn the rule round"
+        times = {times: name for name, times in rule.terms}
+        if rule.kind == "linear" and len(rule.terms) == 2 and times.keys() == {1.0, -1.0} and not rule.constant:
+            turned += f", as in {times[1.0]} = {times[-1.0]} + {rule.target}"
+        masked = "" if role is Role.SURVIVAL_TIME else ", or give role masked"  # which a Cox model would lose
         raise ValueError(
-            f"it derives {rule.target!r}, whose role is {columns[rule.target].role.value}; only a masked column is "
-            "computed from others: turn the rule round, or give role masked"
+            f"it derives {rule.target!r}, whose role is {role.value}; only a masked column is computed from others: "
+            f"{turned}{masked}"
         )
 
 

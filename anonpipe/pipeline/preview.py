@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from textwrap import fill, wrap
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from anonpipe.columns import Kind
 from anonpipe.encoding.identifiers import (
@@ -23,6 +24,7 @@ from anonpipe.encoding.identifiers import (
 )
 from anonpipe.encoding.row_hash import added, contents_of, counted, keyed_rows, row_lanes
 from anonpipe.encoding.tracers import Tracer, comparable_sketches
+from anonpipe.encoding.values import plain as plain_array
 from anonpipe.encoding.values import plain_type
 from anonpipe.engine import default_workers
 from anonpipe.errors import GateError, JobError, plural, printable, record_noun
@@ -198,6 +200,7 @@ def preview(job: Job, on_progress: OnProgress = lambda _: None) -> Preview:
         trace = replace(trace, sketches=comparable_sketches(controlled.sketches))
     width = max(fitted.width, len(encoder.names))
     cells = len(encoder.names) + sum(len(b.codes) for b in fitted.features.categories if b.name in job.as_probabilities)
+    unmet = scanned.unmet + _suppressed(fitted, source, scanned.unmet)
     rows = partition_rows(job, width)
     ranked = cells + fitted.features.width + 2 if fitted.scores is not None else 0
     workers = job.run.workers or default_workers()
@@ -205,9 +208,8 @@ def preview(job: Job, on_progress: OnProgress = lambda _: None) -> Preview:
     n_rows = sum(strata.rows)
     failing = [*_too_rare(fitted), *_unmeasured_strata(fitted, source.rows)]
     overlaps = find_overlaps(trace, steward_secret(), release.place(job.output, job.report.internal))
-    refused = failing or scanned.unmet or (overlaps.problems and job.repeat.allow is None)
     verdict: Verdict | None = None
-    if refused or source.rows > MASKED_ROWS:
+    if failing or unmet or source.rows > MASKED_ROWS:
         of_run = [] if job.identifiers else warn_of_repeats(scanned.sample, source.rows, counts.key)
     else:
         verdict, of_run = without_measures(given, on_progress)
@@ -242,7 +244,7 @@ def preview(job: Job, on_progress: OnProgress = lambda _: None) -> Preview:
                     *resolved.warnings.all(),
                     *of_run,
                     *_repeats(job, overlaps),
-                    *map(_unmet, scanned.unmet),
+                    *map(_unmet, unmet),
                     *failing,
                 )
             )
@@ -253,7 +255,7 @@ def preview(job: Job, on_progress: OnProgress = lambda _: None) -> Preview:
         again=overlaps.again,
         scenarios=tuple(_scenarios(job, scanned.classes, scan.rows if unit is None else unit.distinct)),
         covariance=_covariance(verdict),
-        exit_code=_exit_code(job, overlaps, scanned.unmet, failing),
+        exit_code=_exit_code(job, overlaps, unmet, failing),
     )
 
 
@@ -356,12 +358,7 @@ def _scan(job: Job, source: Source, folder: Path) -> _Scanned:
     tracer = Tracer.of(source.schema, job.columns, keyed(steward_secret(), "records"))
     key = keyed(steward_secret(), "start", job.digest())
     counts = InputCounts.of(job, source.rows, keep_in(folder), (key, tracer.key))
-    unmet = [
-        _Requirement(analysis, what)
-        for analysis in job.analyses
-        for what in ("subset", "event")
-        if getattr(analysis, what) is not None
-    ]
+    unmet = _requirements(job)
     sample, rng = [], np.random.default_rng(0)
     classes: list[list[IntArray]] = [[] for _ in job.measure.scenarios]
     for unit in source.units:
@@ -377,9 +374,7 @@ def _scan(job: Job, source: Source, folder: Path) -> _Scanned:
                 if not scenario.tolerance:
                     parts.append(_classes(job, batch.select(scenario.knows), kept, units, key, source.rows))
             unmet = [item for item in unmet if not _met(job, item, batch)]
-    empty = [item.analysis for item in unmet if item.what == "subset"]
-    unmet = [item for item in unmet if item.what == "subset" or item.analysis not in empty]
-    return _Scanned(counts, unmet, *counts.close(), tracer.sketches, classes, sample)
+    return _Scanned(counts, _without_followers(unmet), *counts.close(), tracer.sketches, classes, sample)
 
 
 def _classes(
@@ -424,6 +419,55 @@ class _Requirement:
 
     analysis: RecipientAnalysis
     what: str
+    suppressed: bool = False  # Whether records meet it, none of which keeps its categories
+
+
+def _requirements(job: Job) -> list[_Requirement]:
+    """The conditions of all analyses."""
+    every = [_Requirement(analysis, what) for analysis in job.analyses for what in ("subset", "event")]
+    return [each for each in every if getattr(each.analysis, each.what) is not None]
+
+
+def _without_followers(unmet: list[_Requirement]) -> list[_Requirement]:
+    """The conditions without events inside of a subset that nobody is in."""
+    empty = [item.analysis for item in unmet if item.what == "subset"]
+    return [item for item in unmet if item.what == "subset" or item.analysis not in empty]
+
+
+def _suppressed(fitted: Fitted, source: Source, unmet: Sequence[_Requirement]) -> list[_Requirement]:
+    """Conditions that only rows meet whose categories are not released; the input is read again where it matters."""
+    job, gone = fitted.job, _gone(fitted)
+    found = [replace(item, suppressed=True) for item in _requirements(job) if item not in unmet and _named(gone, item)]
+    for unit in source.units if found else ():
+        for _, batch in read_batches(source, unit, list(job.released)):
+            rare = {name: pc.is_in(plain_array(batch.column(name)), gone[name]).to_numpy(False) for name in gone}
+            kept = [~np.any([rare[name] for name in _named(gone, item)], axis=0) for item in found]
+            pairs = zip(found, kept, strict=True)
+            found = [item for item, rows in pairs if not _met(job, item, batch.filter(pa.array(rows)))]
+    return _without_followers(found)
+
+
+def _named(columns: Iterable[str], item: _Requirement) -> list[str]:
+    """The columns that a condition may name, or the subset inside which it counts."""
+    return [name for name in columns if name in f"{item.analysis.subset} {getattr(item.analysis, item.what)}"]
+
+
+def _gone(fitted: Fitted) -> dict[str, pa.Array]:
+    """Categories that records have and no released record will, by suppression or as small strata are merged."""
+    scan, strata, names = fitted.scan, fitted.strata, fitted.job.strata.by
+    known = {name: each.categories for name, each in scan.columns.items() if each.categories is not None}
+    found = {
+        name: (np.array(before[:-1]) > 0) & (scan.code_counts(name)[: len(before) - 1] == 0)
+        for name, before in fitted.suppression.before.items()
+    }
+    if names:
+        there = scan.combination_counts(fitted.cells, names) > 0
+        kept = np.asarray(strata.recoded)[there & (np.asarray(strata.stratum) >= 0)]
+        had, taken = (np.unravel_index(each, strata.sizes) for each in (np.flatnonzero(there), kept))
+        for name, before, after in zip(names, had, taken, strict=True):
+            codes = np.arange(len(known[name]))
+            found[name] = np.isin(codes, before) & ~np.isin(codes, after)
+    return {name: known[name].filter(pa.array(each)) for name, each in found.items() if each.any()}
 
 
 def _met(job: Job, requirement: _Requirement, batch: pa.RecordBatch) -> bool:
@@ -455,10 +499,14 @@ def _frame(job: Job, batch: pa.RecordBatch, names: Sequence[str]) -> pd.DataFram
 
 
 def _unmet(unmet: _Requirement) -> str:
-    of = "no record of its subset has" if unmet.what == "event" and unmet.analysis.subset else "no record meets"
+    which = "no released record" if unmet.suppressed else "no record"
+    of = f"{which} of its subset has" if unmet.what == "event" and unmet.analysis.subset else f"{which} meets"
+    helps = "correct the spelling of values"
+    if unmet.suppressed:
+        helps = "its categories are too rare to be released: join them in the input"
     return (
         f"the run will be refused: analysis {unmet.analysis.name!r} cannot be fitted, as {of} the {unmet.what} "
-        f"{getattr(unmet.analysis, unmet.what)!r}; correct the spelling of values, or widen it"
+        f"{getattr(unmet.analysis, unmet.what)!r}; {helps}, or widen it"
     )
 
 

@@ -25,7 +25,7 @@ from anonpipe.encoding.identifiers import (
 )
 from anonpipe.encoding.rare import Suppression, code_extremes, extremes_kept, suppress_rare
 from anonpipe.encoding.rules import RuleCounts
-from anonpipe.encoding.scan import SCAN_RECORDS, Scan, TotalLine, check_scan, merge_scans
+from anonpipe.encoding.scan import SCAN_RECORDS, Scan, TotalLine, check_scan, merge_scans, off_steps
 from anonpipe.encoding.scores import ScoredColumn
 from anonpipe.encoding.tracers import comparable_sketches
 from anonpipe.encoding.values import time_zones
@@ -44,6 +44,7 @@ from anonpipe.rng import keyed, steward_secret
 from anonpipe.storage.release_log import CountedUnits, Trace
 from anonpipe.storage.sketch import Sketch, UnitSums, merge_sketches, merge_sums
 from anonpipe.types import FloatArray
+from anonpipe.verify.output_control import about
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,8 @@ def resolve(job: Job, schema: pa.Schema, scan: Scan, unit: UnitColumn | None = N
     if replicates := [name for name, column in job.columns.items() if column.role is Role.REPLICATE_WEIGHT]:
         many = plural(len(replicates), "replicate weight")
         warnings.append(_REPLICATES.format(first=replicates[0], last=replicates[-1], many=many))
-    warnings += suppressed + list(fitted.procedure.warnings) + _stratum_warnings(job, encoder, scan, strata)
+    warnings += off_steps(scan, job.columns, encoder.origins) + suppressed + list(fitted.procedure.warnings)
+    warnings += _stratum_warnings(job, encoder, scan, strata)
     urgent = (
         unpreserved_moments(fitted) + _degree_warnings(job, encoder) + ([] if unit is None or joined else [unit.apart])
     )
@@ -322,8 +324,7 @@ def _stratum_warnings(job: Job, encoder: ColumnEncoder, scanned: Scan, strata: S
     """Warnings on records of small strata: columns and counts, no value."""
     if not job.strata.by:
         return []
-    counts = scanned.combination_counts(encoder, job.strata.by)
-    merged = int(counts[np.asarray(strata.recoded) != np.arange(len(counts))].sum())
+    merged = _merged(job, encoder, scanned, strata)
     columns, warnings = ", ".join(map(repr, job.strata.by)), []
     if merged:
         warnings.append(
@@ -333,6 +334,24 @@ def _stratum_warnings(job: Job, encoder: ColumnEncoder, scanned: Scan, strata: S
     if strata.dropped:
         warnings.append(f"strata.small is drop: {strata.dropped:,} records of strata under {strata.least} are left out")
     return warnings
+
+
+def _merged(job: Job, encoder: ColumnEncoder, scanned: Scan, strata: Strata) -> int:
+    """Records that take the values of a larger stratum."""
+    counts = scanned.combination_counts(encoder, job.strata.by)
+    return int(counts[np.asarray(strata.recoded) != np.arange(len(counts))].sum())
+
+
+def small_strata(fitted: Fitted) -> tuple[str, ...]:
+    """What recipients read of small strata that are merged or dropped; the same where there are none."""
+    job, strata = fitted.job, fitted.strata
+    if job.strata.small == "error" or not job.strata.by or job.repeat.growing:
+        return ()
+    done = {"merge": "take commoner ones", "drop": "are left out"}[job.strata.small]
+    number = _merged(job, fitted.cells, fitted.scan, strata) + strata.dropped
+    many = about(number, "records", fitted.coarse_min_rows or job.k)
+    columns = ", ".join(job.strata.by)
+    return (f"Records with rare values of {columns} {done} ({many}). Counts of {columns} are those after this.",)
 
 
 def _degree_warnings(job: Job, encoder: ColumnEncoder) -> list[str]:
@@ -378,6 +397,7 @@ def _fit_trees(fitted: Fitted, batches: list[pa.RecordBatch], drawn: npt.NDArray
 
 # Warn where a mean moves by more standard deviations of the release, or a standard deviation by a larger share
 _MOST_MOVED = 0.1
+_MOST_SHARE = 0.01  # Of a mean, likewise, where that is more than its standard error
 
 
 def unpreserved_moments(fitted: Fitted) -> list[str]:
@@ -386,6 +406,8 @@ def unpreserved_moments(fitted: Fitted) -> list[str]:
     for what, (text, most) in _LOST.items():
         if names := [name for name, column in lost.items() if what in column]:
             warnings.append(f"{_named(names, most)}: {text}")
+    if moved := [f"{name!r} {share:+.1%} ({cause})" for name, (share, cause) in _shifts(fitted).items()]:
+        warnings.append(f"released means against the original's: {', '.join(moved)}; tell the recipients")
     warnings += _codes(fitted)
     return [
         *warnings,
@@ -393,13 +415,28 @@ def unpreserved_moments(fitted: Fitted) -> list[str]:
     ]
 
 
-def without_spreads(fitted: Fitted) -> tuple[str, ...]:
-    """What recipients read of columns that lose their standard deviation: names alone; none of a growing register."""
-    names = [name for name, lost in _losses(fitted).items() if "spread" in lost]
-    if not names or fitted.job.repeat.growing:
+def unpreserved_for_recipients(fitted: Fitted) -> tuple[str, ...]:
+    """What recipients read of moments that are not preserved: names alone; none of a growing register."""
+    if fitted.job.repeat.growing:
         return ()
-    lost = "Standard deviation, variance and correlations of"
-    return (f"{lost} {', '.join(names)} are not preserved: values far out are means of k or more records.",)
+    of_spread = [name for name, lost in _losses(fitted).items() if "spread" in lost]
+    of_mean = [name for name in _shifts(fitted) if name not in columns_without_sums(fitted)]
+    found = {"Mean and sum": of_mean, "Standard deviation, variance and correlations": of_spread}
+    far = "are not preserved: values far out are means of k or more records, top- or bottom-coded, or put at bounds."
+    return tuple(f"{what} of {', '.join(names)} {far}" for what, names in found.items() if names)
+
+
+def _shifts(fitted: Fitted) -> dict[str, tuple[float, str]]:
+    """Means that move by more than 1 %, and by more than their standard error: the share, and the cause."""
+    found, extremes = {}, fitted.extremes.moved
+    moved = {each.name: (*each.moved, each.released_moments[1]) for each in _scored(fitted)}
+    for name, (coded, clipped, sd) in (moved | {name: (by, 0.0, 0.0) for name, by in extremes.items()}).items():
+        scan, by = fitted.scan.columns[name], coded + clipped
+        mean = abs(scan.mean - extremes.get(name, 0.0))  # the scan is that after coding
+        chance = (sd or scan.sd) / np.sqrt(max(1, scan.values))
+        if mean and fitted.job.columns[name].kind is not Kind.DATE and abs(by) > max(_MOST_SHARE * mean, chance):
+            found[name] = by / mean, "top or bottom coding" if abs(coded) > abs(clipped) else "bounds"
+    return found
 
 
 def _scored(fitted: Fitted) -> list[ScoredColumn]:

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from anonpipe.columns import Kind, Role
 from anonpipe.encoding.columns import LARGEST
-from anonpipe.encoding.identifiers import UnitColumn, keyed_values
+from anonpipe.encoding.identifiers import UnitColumn, doubled, keyed_values
 from anonpipe.encoding.row_hash import identifier_lanes, keyed_rows, row_lanes, value_words
 from anonpipe.encoding.scan import TotalLine
 from anonpipe.encoding.tracers import Tracer
@@ -35,6 +35,7 @@ from anonpipe.source import Source, open_source, read_batches
 from anonpipe.storage.sketch import Sketch
 from anonpipe.storage.staging import make_private
 from anonpipe.types import BoolArray, FloatArray, IntArray
+from anonpipe.verify.output_control import about
 
 FOLDER = "units"  # Of the staging: rows side by side; not sealed, as its pages have checksums
 RECORD = "units.record"
@@ -96,6 +97,23 @@ class Folded:
         return replace(unit, effective_rows=int((1.0 - job.measure.held_out) / sum(shares)), sure_in_strata=sure)
 
     @property
+    def _less(self) -> IntArray:
+        """By how many rows a released unit of each size is shorter, shape (n_sizes,)."""
+        size = np.arange(len(self.sizes))
+        return size - _released_number(size, self.layout.numbers)
+
+    def left_out_for_recipients(self, k: int) -> str:
+        """What recipients read of rows and units that are left out; as long where there are none."""
+        less, fewest = self._less, self.layout.numbers[0]
+        cut = about(int((self.sizes * less)[fewest:].sum()), "rows", doubled(k, k * int(less[fewest:].max())))
+        gone = about(int(self.sizes[1:fewest].sum()) + self.left_out, "units", k)
+        return (
+            f"Numbers of rows that few units have are not released. Left out: last rows of longer units ({cut}), and "
+            f"units with too few rows or rare values of the order ({gone}). Counts of rows and events are "
+            "without them."
+        )
+
+    @property
     def warnings(self) -> list[str]:
         """What the steward should know; counts alone."""
         found = []
@@ -104,11 +122,10 @@ class Folded:
                 f"columns {', '.join(map(repr, self.constant))} have one value in all rows of every unit of the input, "
                 "and are masked row by row; give them level: unit"
             )
-        size, known = np.arange(len(self.sizes)), np.array(self.layout.numbers)
-        less = size - _released_number(size, known)
+        less, fewest = self._less, self.layout.numbers[0]
         if (self.sizes * less).any():
-            gone, cut = int(self.sizes[1 : known[0]].sum()), int((self.sizes * less)[known[0] :].sum())
-            units = f"{plural(gone, 'unit')} with fewer rows than {known[0]} and " if gone else ""
+            gone, cut = int(self.sizes[1:fewest].sum()), int((self.sizes * less)[fewest:].sum())
+            units = f"{plural(gone, 'unit')} with fewer rows than {fewest} and " if gone else ""
             lost = f"{units}{plural(cut, 'row')} of longer units left out"
             found.append(f"numbers of rows that few units have are not released: {lost}")
         for number, done in (

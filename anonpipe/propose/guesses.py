@@ -472,17 +472,32 @@ def _survival(looks: list[Look], guesses: dict[str, Guess]) -> None:
     masked = [look for look in looks if guesses[look.name].role is Role.MASKED]
     numbers = [look for look in masked if not guesses[look.name].kind.coded and not look.date]
     times = [look.name for look in numbers if not np.isnan(look.values).all() and np.nanmin(look.values) >= 0]
-    few = {look.name: look for look in masked if guesses[look.name].kind.coded and look.distinct <= FEW_CODES}
-    alive = [name for name, look in few.items() if look.life]
-    state = next(iter(best_of(alive, STATUS_NAMES) or alive or best_of(list(few), STATUS_NAMES)), None)
+    state = status_of(masked, guesses)
     if state is None:
         return
     known = {look.name: look for look in masked}
     named = best_of(times, TIME_NAMES)
-    time = max(named, key=lambda name: _differs(known[name], few[state]), default=None)
+    time = max(named, key=lambda name: _differs(known[name], known[state]), default=None)
     if time is not None:
         guesses[time] = Guess(guesses[time].kind, Role.SURVIVAL_TIME, "time until the event or the end of follow-up")
         guesses[state] = Guess(guesses[state].kind, Role.SURVIVAL_STATUS, "released unchanged")
+
+
+def status_of(looks: Sequence[Look], guesses: Mapping[str, Guess]) -> str | None:
+    """The column that may say whether persons live, or had the event: by its values, else by its name."""
+    few = [look for look in looks if guesses[look.name].kind.coded and look.distinct <= FEW_CODES]
+    alive = [look.name for look in few if look.life]
+    return next(iter(best_of(alive, STATUS_NAMES) or alive or best_of([look.name for look in few], STATUS_NAMES)), None)
+
+
+def time_asked(looks: Sequence[Look], guesses: Mapping[str, Guess], orders: Sequence[str]) -> list[str]:
+    """A question on the time between two dates in their order, where there is a status and no survival time."""
+    released = [look for look in looks if guesses[look.name].role.released]
+    dates, state = {look.name for look in released if look.date}, status_of(released, guesses)
+    ordered = [names for text in orders if dates.issuperset(names := text.split(" <= "))]
+    if not ordered or state is None or any(guessed.role is Role.SURVIVAL_TIME for guessed in guesses.values()):
+        return []
+    return [REASONS["time"].format(first=ordered[0][0], last=ordered[0][-1], state=state)]
 
 
 # Of a column whose name may be that of a body weight the values that are kilograms or pounds

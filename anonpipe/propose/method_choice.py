@@ -20,7 +20,7 @@ from anonpipe.evaluate.risk import (
 )
 from anonpipe.job.measure import Measure, usual_hold_out
 from anonpipe.propose.guesses import Guess
-from anonpipe.propose.names import names_sampling_unit, names_strata, quoted
+from anonpipe.propose.names import REASONS, names_sampling_unit, names_strata, quoted
 from anonpipe.propose.profile import Look
 from anonpipe.types import FloatArray
 
@@ -57,7 +57,9 @@ class MethodChoice:
     records_needed: int = 0
     unit: str | None = None  # The column that names units of several rows
     constant: tuple[str, ...] = ()  # Masked columns with one value in all rows of a unit
-    order: str | None = None  # The column that orders the rows of a unit
+    # order, text: the column that orders the rows of a unit; where it is of texts, whose order is not kept
+    order: str | None = None
+    text: str | None = None
 
 
 def choose_method(looks: Sequence[Look], guesses: Mapping[str, Guess], rows: int, k: int = 5) -> MethodChoice:
@@ -115,14 +117,9 @@ def without_rare_status(looks: Sequence[Look], guesses: dict[str, Guess], rows: 
         return guesses
     times = [name for name, guessed in guesses.items() if guessed.role is Role.SURVIVAL_TIME]
     found = {name: replace(guesses[name], role=Role.MASKED, reason=TIME_OF_FEW) for name in times}
-    found[status.name] = replace(guesses[status.name], role=Role.MASKED, reason=_RARE_STATUS, event=())
+    found[status.name] = replace(guesses[status.name], role=Role.MASKED, reason=REASONS["rare_status"], event=())
     return guesses | found
 
-
-_RARE_STATUS = (
-    "CHECK: a value is too rare for a stratum, which would disclose the status of its few records. So the status is "
-    "masked as any other column; values of fewer than k are released as others. Survival curves of so few say little"
-)
 
 TIME_OF_FEW = "CHECK: a time until an event of so few that its status is masked, and no survival curve is held"
 
@@ -146,8 +143,8 @@ def unit_of_several_rows(looks: Sequence[Look], guesses: Mapping[str, Guess]) ->
     return None
 
 
-def order_of_rows(looks: Sequence[Look], guesses: Mapping[str, Guess], unit: Look) -> str | None:
-    """The date or whole number that no unit has twice, of several that with the fewest values: it orders rows."""
+def order_of_rows(looks: Sequence[Look], guesses: Mapping[str, Guess], unit: Look, texts: bool = False) -> str | None:
+    """The date or whole number (or text) that no unit has twice, of several that with the fewest values."""
     rows = int((unit.codes >= 0).sum())
     if unit.distinct == rows:
         return None
@@ -156,8 +153,8 @@ def order_of_rows(looks: Sequence[Look], guesses: Mapping[str, Guess], unit: Loo
         pairs = np.stack([unit.codes, look.codes], axis=1)[(unit.codes >= 0) & (look.codes >= 0)]
         return len(pairs) == rows and len(np.unique(pairs, axis=0)) == rows
 
-    whole = (Kind.INTEGER, Kind.CATEGORICAL, Kind.DATE)
-    able = [look for look in looks if look.numbers is not None and guesses[look.name].kind in whole]
+    whole = (Kind.INTEGER, Kind.CATEGORICAL, Kind.BINARY, Kind.DATE)
+    able = [look for look in looks if (look.numbers is None) == texts and guesses[look.name].kind in whole]
     able = [look for look in able if guesses[look.name].role.synthesized and once(look)]
     return min(able, key=lambda look: (not look.date, look.distinct)).name if able else None
 

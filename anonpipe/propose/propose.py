@@ -46,6 +46,7 @@ from anonpipe.propose.guesses import (
     guess_for,
     large_step,
     seen_by_others,
+    time_asked,
 )
 from anonpipe.propose.method_choice import (
     TIME_OF_FEW,
@@ -54,7 +55,7 @@ from anonpipe.propose.method_choice import (
     choose_method,
     propose_design,
 )
-from anonpipe.propose.names import codes_for_unknown, quoted
+from anonpipe.propose.names import REASONS, codes_for_unknown, quoted
 from anonpipe.propose.profile import MANY_CATEGORIES, Look, look_at, sample_of
 from anonpipe.propose.rules import Proposed, propose_rules
 from anonpipe.source import NO_CSV, FoundFormat, Source, found_format, opened
@@ -107,7 +108,8 @@ def propose_job(
     guesses = method_choice.without_rare_status(looks, guesses, rows, k)
     unit = method_choice.unit_of_several_rows(looks, guesses)
     order = None if unit is None else method_choice.order_of_rows(looks, guesses, unit)
-    if order is not None and guesses[order].kind is Kind.CATEGORICAL:
+    text = None if unit is None or order else method_choice.order_of_rows(looks, guesses, unit, texts=True)
+    if order is not None and guesses[order].kind.coded:
         guesses[order] = replace(guesses[order], kind=Kind.INTEGER, reason="orders the rows of a unit")
     chosen = choose_method(looks, guesses, rows, k)
     if chosen.records_needed:
@@ -121,9 +123,10 @@ def propose_job(
     masked = [look for look in looks if guesses[look.name].role.synthesized]
     constant = [look.name for look in masked if unit is not None and agree(look.codes, *pairs_of(unit.codes))]
     name = None if unit is None else unit.name
-    chosen = replace(chosen, strata_measurable=measurable, unit=name, constant=tuple(constant), order=order)
-    rules = propose_rules(looks, guesses)
+    chosen = replace(chosen, strata_measurable=measurable, unit=name, constant=tuple(constant), order=order, text=text)
+    rules = propose_rules(looks, guesses, order)
     asked = [f"CHECK: {each}." for each in totals.warnings()] + copies_asked(looks, guesses) + _asked_codes(guesses)
+    asked += time_asked(looks, guesses, [rule.text for rule in rules if rule.active])
     guesses |= {name: _by_answer(guesses[name]) for name in written.open}
     # of rows of persons it would not hold where these come out whole
     usual = default_regression(looks, guesses) if needs is None and unit is None else None
@@ -228,29 +231,21 @@ def _as_amount(look: Look, guessed: Guess) -> Guess:
     small = look.numbers is not None and look.whole and float(np.nanmax(np.abs(look.numbers))) < EXACT
     if guessed.kind is not Kind.CATEGORICAL or not guessed.role.synthesized or not small or guessed.kind_is_known:
         return guessed
-    reason = (
-        "CHECK: its few whole numbers are taken for amounts, as the means of so many categories would disclose "
-        "membership; for codes without an order write kind: categorical"
-    )
-    return replace(guessed, kind=Kind.INTEGER, reason=reason)
+    return replace(guessed, kind=Kind.INTEGER, reason=REASONS["amount"])
 
 
 def _by_answer(guessed: Guess) -> Guess:
     """A column of numbers with three digits after each mark: whole numbers, as a run refuses others of this kind."""
     if guessed.kind not in (Kind.CONTINUOUS, Kind.INTEGER) or not guessed.role.synthesized:
         return guessed
-    reason = "CHECK: by the answer on decimal: where its mark is decimal, write kind: continuous and step: 0.001"
-    return replace(guessed.noted(reason), kind=Kind.INTEGER, step=None)
+    return replace(guessed.noted(REASONS["open_mark"]), kind=Kind.INTEGER, step=None)
 
 
 def _by_categories(guessed: Guess) -> Guess:
     """An ordinal as categories where records are synthetic: its position alone loses associations of each category."""
     if guessed.kind is not Kind.ORDINAL or not guessed.role.synthesized or guessed.kind_is_known:
         return guessed
-    reason = (
-        "has an order; kind: ordinal keeps how its position goes with other columns, and not how each category does"
-    )
-    return replace(guessed, kind=Kind.CATEGORICAL, reason=guessed.reason or reason)
+    return replace(guessed, kind=Kind.CATEGORICAL, reason=guessed.reason or REASONS["by_categories"])
 
 
 def _flow(values: tuple[Scalar, ...]) -> str:
@@ -333,14 +328,6 @@ def template(name: str) -> Template:
 # --- What a proposal takes from a code book ---------------------------------------------------------------------------
 
 _TRUE = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
-_OTHER_KIND = "CHECK: the code book says kind: {kind}, and the values are none"
-_OTHER_LEVELS = "CHECK: {count:,} distinct values of the sample are no categories of the code book, which are left out"
-_OUTSIDE = "CHECK: {count:,} values of the sample lie outside of the code book's bounds, and released ones will not"
-_OTHER_BOUNDS = "CHECK: the bounds of the code book are not two ends in their order, and were left out"
-_MISSING = (
-    "CHECK: the code book has codes for missing values of {names}: make them nulls in the input (of a CSV: list them "
-    "in input.missing)"
-)
 
 
 def with_codebook(
@@ -368,7 +355,7 @@ def with_codebook(
     text += f"; it does not have {plural(absent, 'column')} of the table" * (absent > 0)
     text += f"; {plural(other, 'column')} of it are not in the table" * (other > 0)
     missing = [quoted(name) for name, one in known.items() if name in found and one.missing]
-    return found, Taken(f"{text}.", _MISSING.format(names=", ".join(missing)) if missing else "")
+    return found, Taken(f"{text}.", REASONS["missing"].format(names=", ".join(missing)) if missing else "")
 
 
 def _described(guessed: Guess, look: Look, column: pa.ChunkedArray, one: BookVariable) -> Guess:
@@ -381,15 +368,15 @@ def _described(guessed: Guess, look: Look, column: pa.ChunkedArray, one: BookVar
     if kind is Kind.BINARY and levels and len(levels) != 2:
         kind = Kind.CATEGORICAL
     if strange:
-        found = found.noted(_OTHER_LEVELS.format(count=strange))
+        found = found.noted(REASONS["other_levels"].format(count=strange))
     if not _possible(kind, look) or (kind is Kind.ORDINAL and not levels):
-        return found if strange or one.kind is None else found.noted(_OTHER_KIND.format(kind=kind.value))
+        return found if strange or one.kind is None else found.noted(REASONS["other_kind"].format(kind=kind.value))
     found = replace(found, kind=kind, kind_is_known=one.kind is not None)
     if kind.coded:
         return replace(found, step=None, levels=levels, ordered=kind is Kind.ORDINAL)
     step, bounds = one.step if one.step is not None else found.step, _bounds(one, kind)
     if outside := _outside(look, bounds) if bounds else one.bounds != (None, None):
-        found = found.noted(_OTHER_BOUNDS if outside is True else _OUTSIDE.format(count=outside))
+        found = found.noted(REASONS["other_bounds"] if outside is True else REASONS["outside"].format(count=outside))
     return replace(found, bounds=bounds, levels=(), ordered=False, step=step)
 
 

@@ -43,8 +43,11 @@ class Proposed:
     note: str = ""
 
 
-def propose_rules(looks: Sequence[Look], guesses: Mapping[str, Guess]) -> list[Proposed]:
-    """Rules that hold in all sampled rows, and could not by chance; and comments on those that nearly do."""
+def propose_rules(looks: Sequence[Look], guesses: Mapping[str, Guess], order: str | None = None) -> list[Proposed]:
+    """Rules that hold in all sampled rows, and could not by chance; and comments on those that nearly do.
+
+    None gives `order`, which orders the rows of a unit, another value.
+    """
     released = [look for look in looks if guesses[look.name].role.released]
     if not released or len(released[0].codes) < _ENOUGH:
         return []
@@ -52,7 +55,7 @@ def propose_rules(looks: Sequence[Look], guesses: Mapping[str, Guess]) -> list[P
     for look in released:
         guess = guesses[look.name]
         columns[look.name] = Column(kind=guess.kind, step=guess.step).model_copy(update={"role": guess.role})
-    masked = {name for name, column in columns.items() if column.role is Role.MASKED}
+    masked = {name for name, column in columns.items() if column.role is Role.MASKED} - {order}
     found: list[Proposed] = []
     computed = [*_linear(released, columns, masked), *_products(released, columns, masked)]
     of_values = (*computed, *_lookups(released, columns, masked), *_orders(released, columns))
@@ -318,16 +321,17 @@ def _orders(looks: Sequence[Look], columns: Mapping[str, Column]) -> Iterator[Pr
 
 
 def _parts(numbers: Sequence[Look]) -> Iterator[Proposed]:
-    """Questions about numbers that no row has above another which they nearly follow, whatever their names."""
+    """Questions about numbers that hardly any row has above another which they nearly follow, whatever their names."""
     if len(numbers) < 2:
         return
     near = np.abs(_rank_correlations([np.nan_to_num(look.values[:_THIN]) for look in numbers]))
     near[np.diag_indices(len(near))] = 0.0
     for at in np.flatnonzero((near >= _PART).any(axis=1))[:_QUESTIONS].tolist():
         one, other = numbers[at], numbers[int(near[at].argmax())]
-        if _in_order(one.values, other.values) == 1.0 and (text := _order_text(one, other, 1.0).text).startswith("0"):
+        share = _in_order(one.values, other.values)
+        if share and (text := _order_text(one, other, share).text).startswith("0"):
             note = f"{_name(one.name)} is above {_name(other.name)} in no sampled row. If it is part of that: {text}"
-            yield Proposed(text, 1.0, False, note)
+            yield Proposed(text, share, False, note if share == 1.0 else "")
 
 
 def _rank_correlations(columns: Sequence[FloatArray]) -> FloatArray:
@@ -376,7 +380,7 @@ def _order_text(one: Look, other: Look, share: float) -> Proposed:
     """The order of two columns, in the direction that has a value to begin at; else as a condition."""
     first, second = ~np.isnan(one.values), ~np.isnan(other.values)
     begin, end = _name(one.name), _name(other.name)
-    if share == 1.0 and not (first & ~second).any() and _is_part(one, other):
+    if not (first & ~second).any() and _is_part(one, other):
         text = f"0 <= {begin} <= {end}"
     elif not (second & ~first).any():
         text = f"{begin} <= {end}"

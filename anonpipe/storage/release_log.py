@@ -292,10 +292,9 @@ _UNCOMPARED = (
     "overlap cannot be detected"
 )
 REMEDY = (
-    "nothing was grouped or released. With job, secret and input of the earlier release, the same release comes out "
-    "again. If nobody received it, or both may be known together, allow it in the job: "
-    'repeat: {allow: "why"} (or --set repeat.allow="why"); the reports quote the reason. '
-    "To try settings without a release: anonpipe run --trial, or anonpipe compare"
+    "with job, secret and input of the earlier release, the same release comes out again. If nobody received it, or "
+    'both may be known together, allow it in the job: repeat: {allow: "why"} (or --set repeat.allow="why"); the '
+    "reports quote the reason. To try settings without a release: anonpipe run --trial, or anonpipe compare"
 )
 _RECEIVED = (
     "persons of this input are in {names}, withdrawn since: its recipients can compare both releases. No check "
@@ -341,7 +340,7 @@ def _too_few(counted: CountedUnits, lines: Sequence[dict[str, Any]]) -> list[str
 
 def refusal_error(overlaps: Overlaps) -> InputError:
     """The error of a run that must not release."""
-    return InputError("\n".join((*overlaps.problems, *overlaps.warnings, REMEDY)))
+    return InputError("\n".join((*overlaps.problems, *overlaps.warnings, f"nothing was released; {REMEDY}")))
 
 
 def _has_other_secret(in_output: _Log, where: OutputPlace | None, secret: bytes) -> bool:

@@ -483,7 +483,7 @@ class ComparedMoments:
         # is left. Of two such columns the product of both is left, and all of it where scores were matched to values.
         # The variance is v', and not v. What lies between the original's covariance and both is as it should be.
         _, own, _ = self._released_scores
-        ratio = _known_or(np.sqrt(own) / self.scale, np.ones(len(own)))
+        ratio = _known_or(np.sqrt(np.maximum(own, 0.0)) / self.scale, np.ones(len(own)))
         of_values = self.covariance * np.outer(ratio, ratio)
         of_scores = self.covariance * np.outer(self._kept, self._kept)
         if self.evidence.values_matched:

@@ -76,6 +76,11 @@ def _withheld(check: Check, k: int, rows: int) -> Withheld | None:
     return None
 
 
+def about(count: int, what: str, base: int) -> str:
+    """A count of the original as recipients may know it: a multiple of what k persons may add to it."""
+    return f"fewer than {base:,} {what}" if count < base else f"about {base * round(count / base):,} {what}"
+
+
 # Of a released figure. In full precision the distance of one record would tell which of the possible values it has.
 DIGITS = 3
 

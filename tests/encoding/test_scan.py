@@ -313,7 +313,7 @@ def test_too_many_dummies_are_refused():
     ("values", "column", "message"),
     [
         ([5, 5, 5], Column(kind="integer"), "one value only"),
-        ([1, 99, 120], Column(kind="integer", bounds=(0, 90)), "2 rows outside"),
+        ([1, 99, 120], Column(kind="integer", bounds=(0, 90)), "(2 rows, 66.7%): values outside"),
         (["a", "a", "CANARY"], Column(kind="categorical", role="key"), "1 category with fewer than k=2"),
         (["a", "a", "CANARY"], Column(kind="categorical", role="key"), "gate"),
         (["a", "a", None], Column(kind="categorical", role="key"), "gate"),

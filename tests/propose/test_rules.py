@@ -178,3 +178,28 @@ def test_wide_samples_take_seconds():
     guesses, begin = guess(looks), time.process_time()
     propose_rules(looks, guesses)
     assert time.process_time() - begin < 10.0
+
+
+def test_a_part_that_a_few_rows_exceed_is_a_comment(tmp_path):
+    rng = np.random.default_rng(4)
+    pupils = rng.integers(20, 900, 2_000)
+    meals = rng.binomial(pupils, 0.2)
+    few = rng.choice(2_000, 12, replace=False)
+    meals[few] = pupils[few] + 3
+    text = " ".join(_proposed_job(tmp_path, pa.table({"pupils": pupils, "free_meals": meals})).replace("#", "").split())
+    assert "holds in 99.4 % of the sampled rows; a rule takes all of them: 0 <= free_meals <= pupils" in text
+
+
+@pytest.mark.parametrize("name", ["status", "colour"])
+def test_the_time_between_two_dates_is_asked_for(tmp_path, name):
+    """Where a status goes with them; the rule in the question is one that a job takes."""
+    rng = np.random.default_rng(5)
+    start = rng.integers(10_000, 14_000, 900).astype(np.int32)
+    dates = {"start": start, "exit": start + rng.integers(0, 900, 900).astype(np.int32)}
+    columns = {each: pa.array(days, pa.int32()).cast(pa.date32()) for each, days in dates.items()}
+    values = ["dead", "alive"] if name == "status" else ["red", "blue"]
+    text = _proposed_job(
+        tmp_path, pa.table(columns | {name: rng.choice(values, 900), "age": rng.integers(20, 90, 900)})
+    )
+    text = " ".join(text.replace("#", "").split())
+    assert ("the time from " in text) == (name == "status") == ("write the rule exit = start + days." in text)

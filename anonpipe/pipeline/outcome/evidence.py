@@ -14,7 +14,7 @@ from anonpipe.encoding.cells import Tally, expected_tallies
 from anonpipe.encoding.disclosure import key_frequencies, with_nulls
 from anonpipe.encoding.identifiers import UnitColumn
 from anonpipe.encoding.weights import Factors, Pieces, WeightCounts
-from anonpipe.errors import record_noun
+from anonpipe.errors import by_column, record_noun
 from anonpipe.job.linked import unpublished
 from anonpipe.methods.executor import ColumnsPass
 from anonpipe.methods.masking import RecordsAndDraws
@@ -35,7 +35,6 @@ from anonpipe.verify.gates import ClassConditions, Evidence, GroupEvidence, Mask
 TaskResults = list[dict[str, Any]]
 
 COUNTED = (Moments, PairwiseMoments, Tally, WeightCounts)  # The records that task results hold
-_MOST_NAMED = 10  # Columns that warnings on values outside the original range name
 
 # Share of rows in groups of repeated rows, and of one unit in a group, from which on the steward is warned
 REPEATED = 0.5
@@ -298,23 +297,19 @@ def _beyond_original(work: Work, fitted: Fitted, cut: Cut) -> list[str]:
         beyond, values = (sum(result[name][at] for result in results) for at in (0, 1))
         if beyond:
             shares[name] = beyond / values
-    worst = sorted(shares, key=lambda name: -shares[name])
-    percent = {name: f"{100 * share:.1f} %" if share >= 0.001 else "fewer than 0.1 %" for name, share in shares.items()}
-    warnings = [
-        f"{name}: {percent[name]} of the released values lie below or above all original ones; "
-        "declare bounds from the code book"
-        + (
-            ""
-            if fitted.job.columns[name].scored or fitted.job.columns[name].role is Role.DERIVED
-            else ", or leave out transform: normal scores keep the distribution"
+    columns = fitted.job.columns
+    scored = {name: columns[name].scored or columns[name].role is Role.DERIVED for name in shares}
+    return by_column(
+        (
+            name,
+            f"{100 * shares[name]:.1f} %" if shares[name] >= 0.001 else "fewer than 0.1 %",
+            _BEYOND + ("" if scored[name] else ", or leave out transform: normal scores keep the distribution"),
         )
-        for name in worst[:_MOST_NAMED]
-    ]
-    if len(worst) > _MOST_NAMED:
-        warnings.append(
-            f"{len(worst) - _MOST_NAMED} more columns without bounds have fewer such values; declare their bounds, too"
-        )
-    return warnings
+        for name in sorted(shares, key=lambda name: -shares[name])
+    )
+
+
+_BEYOND = "released values lie below or above all original ones; declare bounds from the code book"
 
 
 def _repeated_rows(groups: TableGroups, repeated: int) -> list[str]:

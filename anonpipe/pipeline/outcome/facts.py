@@ -23,7 +23,7 @@ from anonpipe.pipeline.context import Fitted, Work
 from anonpipe.pipeline.cut import Cut
 from anonpipe.pipeline.evaluation.measures import for_recipients, load_assessment, sampled_tables
 from anonpipe.pipeline.outcome.evidence import COUNTED, group_sizes, original_moments, released_moments
-from anonpipe.pipeline.resolve import columns_without_sums, without_spreads
+from anonpipe.pipeline.resolve import columns_without_sums, small_strata, unpreserved_for_recipients
 from anonpipe.pipeline.tasks.passes import LAST, PassTask
 from anonpipe.pipeline.tasks.unfold import manifest_of_rows, units_part
 from anonpipe.pipeline.tasks.write import written_results
@@ -136,7 +136,8 @@ def manifest(work: Work, fitted: Fitted, cut: Cut, verdict: Verdict) -> dict[str
     checks = released_checks(verdict, job.k, cut.released, job.repeat.growing, fitted.coarse_min_rows)
     transforms = {entry["transform"] for entry in columns.values() if "transform" in entry}
     sections = {"cluster", "sensitive", "synthesize", "mask", "decode"} if job.replaces else set()
-    lost = for_recipients(job, load_assessment(work), fitted.coarse_min_rows) + without_spreads(fitted)
+    lost = for_recipients(job, load_assessment(work), fitted.coarse_min_rows) + unpreserved_for_recipients(fitted)
+    lost += small_strata(fitted) + (() if work.folded is None else (work.folded.left_out_for_recipients(job.k),))
     return {
         "anonpipe": version("anonpipe"),
         "secret_mark": secret_mark(steward_secret()),
