@@ -1,11 +1,11 @@
 """Coverage of nominal 95 % intervals from releases of simulated populations, by the rules of `anonpipe.combine`.
 
-python -m tests.benchmarks.coverage RESULTS.jsonl [POPULATIONS] [COPIES]
+python -m tests.benchmarks.coverage RESULTS.jsonl [POPULATIONS] [COPIES] [ROWS]
 
-Each population of 400 to 1,000 persons is drawn from a known law, released in several copies by the default mask
-(without roles, and as `init` proposes it for a survival time) and in groups, and analysed: on the original, on one copy
-as if it were the original (`naive`), and on all copies by both rules. RESULTS grows by a line a population, so that a
-stopped run goes on where it stopped; the table is of all lines.
+Each population of ROWS persons, or of 400 to 1,000, is drawn from a known law, released in several copies by the
+default mask (without roles, and as `init` proposes it for a survival time) and in groups, and analysed: on the
+original, on one copy as if it were the original (`naive`), and on all copies by both rules. RESULTS grows by a line a
+population, so that a stopped run goes on where it stopped; the table is of all lines.
 """
 
 from __future__ import annotations
@@ -94,10 +94,10 @@ def truth() -> dict[str, float]:
     return MEANS | {"share of ill": ill} | of_models
 
 
-def one_population(seed: int, copies: int) -> dict[str, Any]:
+def one_population(seed: int, copies: int, rows: int | None) -> dict[str, Any]:
     """What is estimated of a population; None of a method whose release was refused."""
     rng = np.random.default_rng(seed)
-    frame = population(rng, int(rng.integers(400, 1001)))
+    frame = population(rng, rows or int(rng.integers(400, 1001)))
     found: dict[str, Any] = {"seed": seed, "original": estimates(frame)}
     job = {"k": 5, "columns": COLUMNS, "measure": {"utility": False, "risk": False, "hold_out": 0}}
     job |= {"release": {"copies": copies}, "gates": {"membership_auc": None, "unchanged_record_rate": 1}}
@@ -110,7 +110,7 @@ def one_population(seed: int, copies: int) -> dict[str, Any]:
 
 
 def covered(lines: list[dict[str, Any]]) -> pd.DataFrame:
-    """Coverage in per cent, and b / u, by quantity."""
+    """By quantity: coverage in per cent, b / u, and the bias beside the original in standard errors."""
     true, rows = truth(), []
     for name, value in true.items():
         row: dict[str, Any] = {"quantity": name}
@@ -120,6 +120,11 @@ def covered(lines: list[dict[str, Any]]) -> pd.DataFrame:
             row[f"{method}: naive"] = _share([_in(value, combine(q[:1], u[:1])) for q, u in of_copies])
             row[f"{method}: u + b/m"] = _share([_in(value, combine(q, u)) for q, u in of_copies])
             row[f"{method}: (1+1/m)b - u"] = _share([_in(value, combine(q, u, rule="full")) for q, u in of_copies])
+            own = [line["original"][name] for line in lines if line[method]]
+            bias = [
+                (q.mean() - of_all) / variance**0.5 for (q, _), (of_all, variance) in zip(of_copies, own, strict=True)
+            ]
+            row[f"{method}: bias"] = round(float(np.mean(bias)), 2)
             row[f"{method}: b/u"] = round(float(np.median([q.var(ddof=1) / u.mean() for q, u in of_copies])), 3)
         rows.append(row)
     return pd.DataFrame(rows).set_index("quantity")
@@ -140,13 +145,13 @@ def main() -> None:
     tempfile.tempdir = folder.name  # with a home of its own: no log of other releases is read each time
     os.environ |= {"ANONPIPE_HOME": f"{folder.name}/home", "ANONPIPE_STAGING": f"{folder.name}/staging"}
     path = Path(sys.argv[1])
-    wanted, copies = (int(sys.argv[at]) if len(sys.argv) > at else default for at, default in ((2, 500), (3, 3)))
+    wanted, copies, rows = (int(sys.argv[at]) if len(sys.argv) > at else by for at, by in ((2, 500), (3, 3), (4, 0)))
     lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
     done = {line["seed"] for line in lines}
     with path.open("a") as out:
         for seed in range(wanted):
             if seed not in done:
-                lines.append(one_population(seed, copies))
+                lines.append(one_population(seed, copies, rows or None))
                 print(json.dumps(lines[-1]), file=out, flush=True)
     print(f"{len(lines)} populations; refused: { {m: sum(not line[m] for line in lines) for m in METHODS} }")
     with pd.option_context("display.width", 240, "display.max_columns", 20):
