@@ -138,7 +138,7 @@ def figures(
     )
     if alone:
         return
-    linked = score_linkage(whole[0], asked, released=len(released), records=of)[0]
+    linked = score_linkage(whole[0], asked, rows=of)[0]
     yield from _alone(("reidentification_rate", linked))
     halves = [[_near(coding, released, table, slice(at, None, 2)).rows for at in (0, 1)] for table in tables[1:]]
     yield from _alone(("linkability", linkability(*(joined(*each) for each in halves), of=of)))

@@ -27,7 +27,6 @@ from anonpipe.evaluate.risk._measure import (
     Measured,
     NearestMatches,
     RiskMeasure,
-    records_of,
     require,
 )
 from anonpipe.evaluate.risk._nearest import Nearest
@@ -53,23 +52,20 @@ _KNOWS = "The intruder is taken to know all released columns of the original rec
 
 def score_linkage(
     found: Nearest,
-    own_row: npt.ArrayLike | None = None,
-    own_group: npt.ArrayLike | None = None,
-    group_of_found: npt.ArrayLike | None = None,
+    own_row: IntArray | None = None,
+    own_group: IntArray | None = None,
+    groups: IntArray | None = None,
+    sizes: IntArray | None = None,
     *,
-    released: int,
-    group_sizes: npt.ArrayLike | None = None,
-    records: int | None = None,
+    rows: int,
     basis: Basis = "distances",
 ) -> list[Measurement]:
-    """Score what a search of a release of so many records has found: own record first, first or second, own group.
+    """Score what a search of a release of so many rows has found: own record first, first or second, own group.
 
     - `found`: the two or more nearest released records of each record looked for.
     - `own_row`: number of the released record that was made from the record, -1 where none was released. None where
       released records have no single source each, as those that are drawn for a group.
-    - `own_group`, `group_sizes`: group of each record, and number of released records in it.
-    - `group_of_found`: group of the found records, shape (n_queries, 1 or more).
-    - `records`: number of original records, of which those looked for are a random sample; None for all.
+    - `own_group`, `sizes`: group of each record, and number of released records in it; `groups`: of the found records.
 
     *Direction.* Here a known person is looked for in the release. In the papers each released record looks for its
     original: for that, search the originals with the released records. The two shares differ a little.
@@ -83,49 +79,28 @@ def score_linkage(
     survey, Esprit SDC project; others: see `_FAMILIES`.
     """
     queries, (family, source) = len(found.rows), _FAMILIES[basis]
-    if queries == 0 or released < 1:
-        raise JobError(f"{queries} records are looked for among {released}; give one or more of both")
-    if own_row is None and own_group is None:
-        raise JobError("neither own_row nor own_group was given, so that nothing can be scored; give one or both")
-    total = records_of(records, queries, "records looked for")
 
     def measured(name: str, title: str, linked: int, chance: float, note: str = "") -> Measurement:
         key = RATE if (basis, name) == ("distances", "first") else f"{family}.{name}"
         title = f"Records {title} (by {basis})"
         figure = Figure(key, title, "share", source, Audience.ENOUGH, baseline_is="a blind guess")
-        interval = (None, None) if queries >= total else wilson(linked, queries)
+        interval = (None, None) if queries >= rows else wilson(linked, queries)
         note = f"{_KNOWS}{note}."
-        return figure.measured(linked / queries, queries, total, interval=interval, baseline=chance, note=note)
+        return figure.measured(linked / queries, queries, rows, interval=interval, baseline=chance, note=note)
 
     scored = []
     if own_row is not None:
-        if found.rows.shape[1] < 2:
-            raise JobError("only the nearest record of each was searched; search two or more")
-        own = _numbers(own_row, queries, "own_row")
-        hits = (found.rows[:, :2] == own[:, None]) & (own >= 0)[:, None]
+        hits = (found.rows[:, :2] == own_row[:, None]) & (own_row >= 0)[:, None]
         first, either = int(hits[:, 0].sum()), int(hits.any(axis=1).sum())
-        scored.append(measured("first", "linked to their own released record", first, 1.0 / released))
+        scored.append(measured("first", "linked to their own released record", first, 1.0 / rows))
         title = "with their own released record as the nearest or second nearest"
-        scored.append(measured("first_or_second", title, either, min(1.0, 2.0 / released)))
-    if own_group is not None:
-        if group_of_found is None or group_sizes is None:
-            raise JobError("own_group was given without group_of_found or group_sizes; give all three")
-        groups = np.asarray(group_of_found, dtype=np.int64)
-        if groups.ndim != 2 or len(groups) != queries or groups.shape[1] < 1:
-            raise JobError(f"group_of_found has shape {groups.shape}; give a group for each record that was found")
-        linked = int((groups[:, 0] == _numbers(own_group, queries, "own_group")).sum())
-        chance = float(_numbers(group_sizes, queries, "group_sizes").mean()) / released
+        scored.append(measured("first_or_second", title, either, min(1.0, 2.0 / rows)))
+    if own_group is not None and groups is not None and sizes is not None:
+        linked, chance = int((groups[:, 0] == own_group).sum()), float(sizes.mean()) / rows
         note = ". Released records have no single source each, so that only the group can be found"
         title = "linked to a released record of their own group"
         scored.append(measured("group", title, linked, chance, "" if own_row is not None else note))
     return scored
-
-
-def _numbers(values: npt.ArrayLike, count: int, name: str) -> IntArray:
-    numbers = np.asarray(values)
-    if numbers.shape != (count,) or numbers.dtype.kind not in "iu":
-        raise JobError(f"{name} has shape {numbers.shape} and type {numbers.dtype}; give {count} whole numbers")
-    return numbers.astype(np.int64)
 
 
 def _by_distances(data: AttackData) -> Measured | Reason:
@@ -188,17 +163,8 @@ def _whitened(data: AttackData) -> Measured | Reason:
 
 
 def _scored(data: AttackData, found: NearestMatches, basis: Basis) -> list[Measurement]:
-    groups, sizes = (found.groups, data.own_size) if data.grouped else (None, None)
-    return score_linkage(
-        found.nearest,
-        data.own_row,
-        data.own_group,
-        groups,
-        released=data.rows,
-        group_sizes=sizes,
-        basis=basis,
-        records=data.rows,
-    )
+    truth = data.own_row, data.own_group, found.groups if data.grouped else None, data.own_size
+    return score_linkage(found.nearest, *truth, rows=data.rows, basis=basis)
 
 
 def _measure(
