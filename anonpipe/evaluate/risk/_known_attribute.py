@@ -5,20 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, Self, get_args
 
 import numpy as np
-import numpy.typing as npt
 
-from anonpipe.errors import InputError, JobError
 from anonpipe.evaluate.measurement import Audience, Curve, Figure, Measurement, Reason, beyond, grouped_share
-from anonpipe.evaluate.risk._measure import AttackData, Measured, RiskMeasure, column_names, records_of, require
-from anonpipe.evaluate.utility._tables import checked_tables
+from anonpipe.evaluate.risk._measure import AttackData, Measured, RiskMeasure, WholeGroups, require
 from anonpipe.kernels.points import sort_groups
 from anonpipe.types import FloatArray, IntArray
 
 Guess = Literal["closest", "moments", "mean"]
 
+TOLERANCE = 0.1  # Largest error of a recovered value, in units of the features
 
 _BY = {  # How the attacker guesses, and in short
     "closest": (
@@ -116,21 +114,18 @@ _GAINED_TOGETHER = Figure(
 
 
 def known_attribute(
-    original: npt.ArrayLike,
-    released: npt.ArrayLike,
-    labels: npt.ArrayLike,
+    groups: WholeGroups,
+    names: Sequence[str],
     *,
     rng: np.random.Generator,
     guess: Guess = "closest",
-    tolerance: float = 0.1,
-    names: Sequence[str] | None = None,
+    tolerance: float = TOLERANCE,
     of: int | None = None,
 ) -> RecoveredValues:
     """Attack every record of whole groups through each of its attributes in turn.
 
-    - `original`, `released`: finite features of the synthesized columns, shape (n_rows, width), width of 2 or more, on
-      one scale.
-    - `labels`: group of row i of both. The order of rows inside a group does not matter.
+    - `groups`: two features or more, on one scale, of columns of these names. The order of rows inside a group does not
+      matter.
     - `rng`: picks the other group of the baseline.
     - `guess`: `closest`: the released record of the group that is closest in the known attribute (equally close: the
       lower row). `moments`: see below. `mean`: the mean of the group's released records, which is the best of the three
@@ -151,12 +146,8 @@ def known_attribute(
 
     Time n · width² and, for moments, n · width · min(group, width); memory a few times the features.
     """
-    if guess not in get_args(Guess):
-        raise JobError(f"unknown guess {guess!r}; known are: {', '.join(get_args(Guess))}")
-    given = attacked(original, released, labels, tolerance, names, of)
+    given = _Attacked.of(groups, names, tolerance, of)
     width = given.original.shape[1]
-    if width < 2:
-        raise InputError("there is one column only; this attack needs one to know and one to guess")
     n_groups = len(given.sizes)
     guesser = {"closest": _by_closest, "moments": _by_moments, "mean": _by_mean}[guess](given)
     other = others(n_groups, rng)[given.group]
@@ -176,9 +167,8 @@ def _of_groups(data: AttackData) -> Measured | Reason:
     groups = require(data.groups)
     if len(np.unique(groups.labels)) < 2:
         return Reason.ONE_GROUP_SAMPLED
-    given = groups.original, groups.released, groups.labels
     found = [
-        known_attribute(*given, rng=data.rng(guess), guess=guess, names=data.features, of=data.rows)
+        known_attribute(groups, data.features, rng=data.rng(guess), guess=guess, of=data.rows)
         for guess in get_args(Guess)
     ]
     gains = [(one.gained(_GAINED).value, one) for one in found]
@@ -200,24 +190,18 @@ MEASURE = RiskMeasure(
 
 
 def collusion(
-    original: npt.ArrayLike,
-    released: npt.ArrayLike,
-    labels: npt.ArrayLike,
-    *,
-    tolerance: float = 0.1,
-    names: Sequence[str] | None = None,
-    of: int | None = None,
+    groups: WholeGroups, names: Sequence[str], *, tolerance: float = TOLERANCE, of: int | None = None
 ) -> RecoveredValues:
     """Guess every record of whole groups from the sum of the released ones and the records of all other members.
 
-    `original`, `released`, `labels`, `tolerance`, `names` and `of` are as for `known_attribute`; one column will do.
+    Parameters are as for `known_attribute`; one column will do.
 
     The guess for the last of n members is the sum of the released records less the originals of the others, so that its
     error is the change of the group's sum: nothing where sums are kept exactly, whatever the group's size, and n times
     the error of the mean otherwise. Where the sum is noisy a more careful attacker would lean towards the released
     mean, which is the baseline here.
     """
-    given = attacked(original, released, labels, tolerance, names, of)
+    given = _Attacked.of(groups, names, tolerance, of)
     changed = np.abs(given.sums(given.released) - given.sums(given.original))[given.group]
     pooled, alone = given.tally(), given.tally()
     pooled.add(changed)
@@ -227,8 +211,7 @@ def collusion(
 
 
 def _by_collusion(data: AttackData) -> Measured:
-    groups = require(data.groups)
-    pooled = collusion(groups.original, groups.released, groups.labels, names=data.features, of=data.rows)
+    pooled = collusion(require(data.groups), data.features, of=data.rows)
     return [pooled.measurement(), pooled.gained(_GAINED_TOGETHER)]
 
 
@@ -381,7 +364,15 @@ class _Attacked:
     starts: IntArray
     names: tuple[str, ...]  # Of the columns
     tolerance: float  # Largest error of a recovered value
-    of: int  # Records that there are, of which these are some or all
+    records: int  # That there are, of which these are some or all
+
+    @classmethod
+    def of(cls, groups: WholeGroups, names: Sequence[str], tolerance: float, of: int | None) -> Self:
+        """Groups that are numbered in any way."""
+        group = np.unique(groups.labels, return_inverse=True)[1].reshape(-1).astype(np.int64)
+        order, starts = sort_groups(group)
+        total = len(group) if of is None else of
+        return cls(groups.original, groups.released, group, order, starts, tuple(names), tolerance, total)
 
     @property
     def sizes(self) -> IntArray:
@@ -415,39 +406,14 @@ class _Attacked:
             figure=figure,
             tolerance=self.tolerance,
             share=share,
-            interval=(ends[0], ends[1]) if len(self.group) < self.of else (None, None),
+            interval=(ends[0], ends[1]) if len(self.group) < self.records else (None, None),
             elsewhere=math.nan if elsewhere is None else elsewhere.share,
             from_mean=mean.share,
             parts=tuple(parts),
             curve=Curve("Values recovered", "error, sd", "share", STEPS, own.curve, better.curve),
             records=len(self.group),
-            of=self.of,
+            of=self.records,
         )
-
-
-def attacked(
-    original: npt.ArrayLike,
-    released: npt.ArrayLike,
-    labels: npt.ArrayLike,
-    tolerance: float,
-    names: Sequence[str] | None,
-    of: int | None,
-) -> _Attacked:
-    """Check what was given."""
-    old, new = checked_tables(original, released, least_rows=1)
-    given = np.asarray(labels)
-    if len(old) != len(new):
-        raise InputError(f"there are {len(old)} original and {len(new)} released records; give whole groups of both")
-    if given.shape != (len(old),) or not np.issubdtype(given.dtype, np.integer):
-        raise InputError(
-            f"labels has shape {given.shape} and type {given.dtype}; give whole numbers of shape ({len(old)},)"
-        )
-    if not (np.isfinite(tolerance) and tolerance >= 0):
-        raise JobError(f"tolerance={tolerance} was given; give 0 or a positive number, in units of the features")
-    group = np.unique(given, return_inverse=True)[1].reshape(-1).astype(np.int64)
-    order, starts = sort_groups(group)
-    titles, total = column_names(names, old.shape[1]), records_of(of, len(old), "records attacked")
-    return _Attacked(old, new, group, order, starts, titles, tolerance, total)
 
 
 def others(n_groups: int, rng: np.random.Generator) -> IntArray:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from anonpipe.columns import Kind, Scalar
 from anonpipe.errors import InputError, JobError
@@ -32,31 +31,6 @@ class Endpoint:
     event: tuple[Scalar, ...]  # Values of the status that mean that the event happened; others are censored
     competing: tuple[Scalar, ...] = ()  # Values that mean another event, after which this one cannot happen
     weight: str = ""  # The column of survey weights; empty for none
-
-
-# --- What every measure may take for granted of the two tables that it compares ---------------------------------------
-
-
-def checked_tables(
-    original: npt.ArrayLike, released: npt.ArrayLike, *, least_rows: int = 2
-) -> tuple[FloatArray, FloatArray]:
-    """Both as float64 tables of the same columns."""
-    tables = [np.ascontiguousarray(table, dtype=np.float64) for table in (original, released)]
-    for name, table in zip(("original", "released"), tables, strict=True):
-        if table.ndim != 2 or table.shape[1] == 0:
-            raise InputError(f"the {name} records have shape {table.shape}; give rows and one column or more")
-        if len(table) < least_rows:
-            raise InputError(f"there are {len(table)} {name} records, and this measure needs {least_rows} or more")
-        bad = int(np.count_nonzero(~np.isfinite(table).all(axis=1)))
-        if bad:
-            raise InputError(
-                f"{bad} of {len(table)} {name} records have values that are not finite; fill or drop them first"
-            )
-    if tables[0].shape[1] != tables[1].shape[1]:
-        raise InputError(
-            f"the original has {tables[0].shape[1]} columns and the release {tables[1].shape[1]}; give both the same"
-        )
-    return tables[0], tables[1]
 
 
 def spreads(table: FloatArray) -> FloatArray:

@@ -5,11 +5,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anonpipe.errors import InputError, JobError
-from anonpipe.evaluate.risk._known_attribute import _GAINED_TOGETHER, closest_in_group, collusion, known_attribute
+from anonpipe.evaluate.risk import WholeGroups
+from anonpipe.evaluate.risk import _known_attribute as attacks
+from anonpipe.evaluate.risk._known_attribute import _GAINED_TOGETHER, closest_in_group
 from anonpipe.kernels.points import sort_groups
 from anonpipe.methods.synthesis import synthesize
 from tests.naive import attacks as naive
+
+
+def known_attribute(*groups, names=None, **options):
+    return attacks.known_attribute(WholeGroups(*groups), names or named(groups), **options)
+
+
+def collusion(*groups, **options):
+    return attacks.collusion(WholeGroups(*groups), named(groups), **options)
+
+
+def named(groups):
+    return [f"column {at}" for at in range(groups[0].shape[1])]
 
 
 @st.composite
@@ -197,28 +210,6 @@ def test_intervals_hold_the_share_of_all_groups():
         found = known_attribute(original[rows], released[rows], labels[rows], rng=rng, of=3000)
         inside += found.interval[0] <= true <= found.interval[1]
     assert inside >= 52
-
-
-def test_what_is_refused():
-    rng, table, labels = np.random.default_rng(0), np.arange(12.0).reshape(6, 2), [0, 0, 0, 1, 1, 1]
-    for change, message in (
-        ({"original": table[:, :1], "released": table[:, :1]}, "one column only"),
-        ({"released": table[:5]}, "6 original and 5 released"),
-        ({"labels": [0, 1]}, "whole numbers of shape"),
-        ({"labels": [0.5] * 6}, "whole numbers"),
-        ({"original": table * np.nan}, "not finite"),
-    ):
-        given_ = {"original": table, "released": table, "labels": labels} | change
-        with pytest.raises(InputError, match=message):
-            known_attribute(**given_, rng=rng)
-    for options, message in (
-        ({"tolerance": -1}, "tolerance=-1"),
-        ({"guess": "luck"}, "unknown guess"),
-        ({"names": ["a"]}, "1 names"),
-        ({"of": 2}, "6 or more"),
-    ):
-        with pytest.raises(JobError, match=message):
-            known_attribute(table, table, labels, rng=rng, **options)
 
 
 @settings(deadline=None, max_examples=25)
