@@ -172,8 +172,9 @@ def _of_release(data: AttackData) -> Measured:
     for figure, area in zip(_AREAS.values(), telling(near, matched), strict=True):
         defined = np.isfinite(area.value)
         interval = (area.low, area.high) if defined else (None, None)
-        note = None if defined else unknown
-        found.append(figure.measured(area.value, *sizes, interval=interval, baseline=0.5, note=note))
+        found.append(
+            figure.measured(area.value, *sizes, interval=interval, baseline=0.5, note=None if defined else unknown)
+        )
     return found
 
 

@@ -198,7 +198,8 @@ def trained_membership(task: InferenceTask, *, of: int | None = None, seed: int 
     scores = cross_val_predict(forest, signs(task), inside, cv=folds, method="predict_proba")[:, 1]
     note = (
         f"{len(task.members)} members and {len(task.controls)} held-out persons, in {_FOLDS} folds; each is judged by "
-        "trees that have learnt from others. The attacker knows the whole record, and whether some others were in the table."
+        "trees that have learnt from others. The attacker knows the whole record, and whether some others were in the "
+        "table."
     )
     area = _widened(auc(scores[inside], scores[~inside]))
     return _distinguished(_TRAINED, area, task.members, task.controls, of, note)
