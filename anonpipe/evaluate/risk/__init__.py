@@ -45,7 +45,6 @@ from anonpipe.evaluate.risk._scenario import (
     around,
     key_matches,
     reaches,
-    scenario_risk,
 )
 from anonpipe.evaluate.risk._singling_out import CONTROLS, Ordered, Predicates, candidates, joined_units, outermost
 
@@ -80,5 +79,5 @@ __all__ = [
     "candidates", "columns_for_membership",
     "drawn_cells", "effective_dimension", "fewest_alike", "guess_nearest", "joined", "joined_units", "key_matches",
     "least_shown", "link_by", "membership_from_moments", "merge_nearest", "near_order", "nearest", "outermost",
-    "reaches", "rows_for_membership", "rows_of", "scenario_risk",
+    "reaches", "rows_for_membership", "rows_of",
 ]  # fmt: skip

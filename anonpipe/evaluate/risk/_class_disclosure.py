@@ -7,13 +7,10 @@ from itertools import zip_longest
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from anonpipe.errors import InputError
 from anonpipe.evaluate.measurement import Audience, Figure, Measurement
-from anonpipe.evaluate.risk._measure import AttackData, Measured, RiskMeasure, require
-from anonpipe.methods.grouping import ClassDisclosure
-from anonpipe.types import FloatArray
+from anonpipe.evaluate.risk._measure import AttackData, ClassShares, Measured, RiskMeasure, require
+from anonpipe.types import FloatArray, IntArray
 
 
 class RandomGroups(NamedTuple):
@@ -89,17 +86,10 @@ _FIGURES = (  # `*` stands for the class column
 )
 
 
-def class_risk(
-    disclosed: ClassDisclosure,
-    *,
-    column: str = "class",
-    shares: npt.ArrayLike | None = None,
-    sizes: npt.ArrayLike | None = None,
-) -> list[Measurement]:
-    """Compare the class disclosure of a grouping with that of random groups, if `shares` and `sizes` are known."""
-    if (shares is None) != (sizes is None):
-        raise InputError("only one of shares and sizes was given; give both for a baseline, or neither")
-    expected = None if shares is None or sizes is None else _expected(disclosed, shares, sizes)
+def class_risk(name: str, column: ClassShares) -> list[Measurement]:
+    """Compare the class disclosure of a grouping with that of random groups, if the sizes of its groups are known."""
+    disclosed = column.disclosed
+    expected = () if column.sizes is None else random_groups(column.sizes, column.shares)
     values = (
         disclosed.homogeneous_share,
         disclosed.single_records / disclosed.n_rows,
@@ -114,27 +104,14 @@ def class_risk(
     groups = f"{disclosed.groups_with_a_single} of {disclosed.n_groups} groups"
     single = f"In {groups}; an intruder who knows both has found the record."
     found = []
-    for figure, value, baseline in zip_longest(_FIGURES, values, expected or ()):
-        key, title = figure.key.replace("*", column), f"Sensitive {column!r}: {figure.title}"
+    for figure, value, baseline in zip_longest(_FIGURES, values, expected):
+        named = replace(figure, key=figure.key.replace("*", name), title=f"Sensitive {name!r}: {figure.title}")
         note = single if figure.key.endswith(".singles") else None
-        named = replace(figure, key=key, title=title)
         found.append(named.measured(float(value), disclosed.n_rows, baseline=baseline, note=note))
     return found
 
 
-def _expected(disclosed: ClassDisclosure, shares: npt.ArrayLike, sizes: npt.ArrayLike) -> RandomGroups:
-    share, size = np.asarray(shares, dtype=np.float64), np.asarray(sizes, dtype=np.int64)
-    if len(size) != disclosed.n_groups or int(size.sum()) != disclosed.n_rows or size.min() < 1:
-        raise InputError(
-            f"{len(size)} sizes that add up to {int(size.sum())} were given for {disclosed.n_groups} groups of "
-            f"{disclosed.n_rows} records; give the records of each group"
-        )
-    if share.ndim != 1 or not len(share) or share.min() < 0 or not np.isclose(share.sum(), 1.0):
-        raise InputError("the shares of the classes must be 0 or more and add up to 1")
-    return random_groups(size, share)
-
-
-def random_groups(sizes: npt.NDArray[np.int64], shares: FloatArray) -> RandomGroups:
+def random_groups(sizes: IntArray, shares: FloatArray) -> RandomGroups:
     """Expected disclosure of groups drawn without replacement from the table (hypergeometric)."""
     from scipy.stats import hypergeom  # only where it is measured: it takes a second
 
@@ -149,11 +126,7 @@ def random_groups(sizes: npt.NDArray[np.int64], shares: FloatArray) -> RandomGro
 
 
 def _of_columns(data: AttackData) -> Measured:
-    found: list[Measurement] = []
-    for name, column in require(data.classes).items():
-        shares = None if column.sizes is None else column.shares
-        found.extend(class_risk(column.disclosed, column=name, shares=shares, sizes=column.sizes))
-    return found
+    return [one for name, column in require(data.classes).items() for one in class_risk(name, column)]
 
 
 MEASURE = RiskMeasure(
