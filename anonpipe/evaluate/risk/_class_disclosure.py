@@ -129,10 +129,4 @@ def _of_columns(data: AttackData) -> Measured:
     return [one for name, column in require(data.classes).items() for one in class_risk(name, column)]
 
 
-MEASURE = RiskMeasure(
-    "sensitive",
-    "sensitive values in groups",
-    tuple(figure.key for figure in _FIGURES),
-    _of_columns,
-    counts_units=True,
-)
+MEASURE = RiskMeasure("sensitive", "sensitive values in groups", _FIGURES, _of_columns, counts_units=True)

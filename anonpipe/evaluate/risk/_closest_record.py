@@ -100,9 +100,4 @@ def _of_release(data: AttackData) -> Measured:
     )
 
 
-MEASURE = RiskMeasure(
-    "closest_record",
-    "distance to the closest record",
-    tuple(figure.key for figure in FIGURES.values()),
-    _of_release,
-)
+MEASURE = RiskMeasure("closest_record", "distance to the closest record", tuple(FIGURES.values()), _of_release)

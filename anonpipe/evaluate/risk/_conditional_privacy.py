@@ -278,10 +278,4 @@ def _of_pairs(data: AttackData) -> Measured:
     return conditional_privacy(sample, of=data.rows)
 
 
-MEASURE = RiskMeasure(
-    "conditional_privacy",
-    "conditional privacy",
-    tuple(figure.key for figure in _FIGURES),
-    _of_pairs,
-    counts_units=True,
-)
+MEASURE = RiskMeasure("conditional_privacy", "conditional privacy", _FIGURES, _of_pairs, counts_units=True)

@@ -379,13 +379,8 @@ def _of_release(data: AttackData) -> Measured:
     return attribute_inference(require(data.guessed), of=data.rows).measurements()
 
 
-MEASURE = RiskMeasure(
-    key="attribute_inference",
-    title="attribute inference",
-    figures=(_RISK.key, *(figure.key for figure in _SUREST.values()), _SUCCESS.key),
-    function=_of_release,
-    counts_units=True,
-)
+_FIGURES = (_RISK, *_SUREST.values(), _SUCCESS)
+MEASURE = RiskMeasure("attribute_inference", "attribute inference", _FIGURES, _of_release, counts_units=True)
 
 
 # --- Attack: who is found by the other columns is known by the stratum that the released record lies in ---------------
@@ -468,10 +463,5 @@ def _of_strata(data: AttackData) -> Measured | Reason:
     return Reason.ALL_GUESSED if math.isnan(risk.value) else (risk, success)
 
 
-STRATA = RiskMeasure(
-    key="strata",
-    title="inference of the stratum",
-    figures=(_STRATUM.key, _STRATUM_SUCCESS.key),
-    function=_of_strata,
-    counts_units=True,
-)
+_OF_STRATA = (_STRATUM, _STRATUM_SUCCESS)
+STRATA = RiskMeasure("strata", "inference of the stratum", _OF_STRATA, _of_strata, counts_units=True)

@@ -177,13 +177,8 @@ def _of_groups(data: AttackData) -> Measured | Reason:
     return [*(one.measurement() for one in found), best.gained(_GAINED, note)]
 
 
-MEASURE = RiskMeasure(
-    "known_attribute",
-    "attack through a known attribute",
-    (*(figure.key for figure in _RECOVERED.values()), _GAINED.key),
-    _of_groups,
-    counts_units=True,
-)
+_FIGURES = (*_RECOVERED.values(), _GAINED)
+MEASURE = RiskMeasure("known_attribute", "attack through a known attribute", _FIGURES, _of_groups, counts_units=True)
 
 
 # --- Attack: all members of a group but one pool their records and the release to find the last one's -----------------
@@ -215,9 +210,8 @@ def _by_collusion(data: AttackData) -> Measured:
     return [pooled.measurement(), pooled.gained(_GAINED_TOGETHER)]
 
 
-COLLUSION = RiskMeasure(
-    "collusion", "collusion of a group's members", (_POOLED.key, _GAINED_TOGETHER.key), _by_collusion
-)
+_TOGETHER = (_POOLED, _GAINED_TOGETHER)
+COLLUSION = RiskMeasure("collusion", "collusion of a group's members", _TOGETHER, _by_collusion)
 
 
 # --- How an attacker who knows the group and one attribute guesses the others: errors of all records at once ----------

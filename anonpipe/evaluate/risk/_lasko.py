@@ -188,12 +188,8 @@ def _matched(data: AttackData) -> BoolArray | None:
     return np.asarray((near.groups[:, 0] == data.own_group) & (data.own_group >= 0))
 
 
-MEASURE = RiskMeasure(
-    key="lasko",
-    title="prediction distance, ambiguity and uncertainty",
-    figures=tuple(figure.key for figure in (*_EXCESSES.values(), _MATCH_RATE, *_AREAS.values())),
-    function=_of_release,
-)
+_FIGURES = (*_EXCESSES.values(), _MATCH_RATE, *_AREAS.values())
+MEASURE = RiskMeasure("lasko", "prediction distance, ambiguity and uncertainty", _FIGURES, _of_release)
 
 
 # --- How much smaller the values of a release are than those of a reference: a one-sided test with a margin -----------

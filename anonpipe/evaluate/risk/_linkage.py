@@ -47,6 +47,24 @@ _FAMILIES: dict[Basis, tuple[str, str]] = {
         "Torra, Abowd & Domingo-Ferrer 2006, doi:10.1007/11930242_20",
     ),
 }
+_TITLES = {
+    "first": "linked to their own released record",
+    "first_or_second": "with their own released record as the nearest or second nearest",
+    "group": "linked to a released record of their own group",
+}
+_LINKED = {
+    (basis, name): Figure(
+        RATE if (basis, name) == ("distances", "first") else f"{family}.{name}",
+        f"Records {title} (by {basis})",
+        "share",
+        source,
+        Audience.ENOUGH,
+        baseline_is="a blind guess",
+    )
+    for basis, (family, source) in _FAMILIES.items()
+    for name, title in _TITLES.items()
+    if (basis, name) != ("Mahalanobis distances", "group")  # which is found no better so
+}
 _KNOWS = "The intruder is taken to know all released columns of the original record exactly"
 
 
@@ -78,28 +96,22 @@ def score_linkage(
     Pagliuca & Seri (1999), Some results of individual ranking method on the system of enterprise accounts annual
     survey, Esprit SDC project; others: see `_FAMILIES`.
     """
-    queries, (family, source) = len(found.rows), _FAMILIES[basis]
+    queries = len(found.rows)
 
-    def measured(name: str, title: str, linked: int, chance: float, note: str = "") -> Measurement:
-        key = RATE if (basis, name) == ("distances", "first") else f"{family}.{name}"
-        title = f"Records {title} (by {basis})"
-        figure = Figure(key, title, "share", source, Audience.ENOUGH, baseline_is="a blind guess")
+    def measured(name: str, linked: int, chance: float, note: str = "") -> Measurement:
         interval = (None, None) if queries >= rows else wilson(linked, queries)
-        note = f"{_KNOWS}{note}."
+        figure, note = _LINKED[basis, name], f"{_KNOWS}{note}."
         return figure.measured(linked / queries, queries, rows, interval=interval, baseline=chance, note=note)
 
     scored = []
     if own_row is not None:
         hits = (found.rows[:, :2] == own_row[:, None]) & (own_row >= 0)[:, None]
-        first, either = int(hits[:, 0].sum()), int(hits.any(axis=1).sum())
-        scored.append(measured("first", "linked to their own released record", first, 1.0 / rows))
-        title = "with their own released record as the nearest or second nearest"
-        scored.append(measured("first_or_second", title, either, min(1.0, 2.0 / rows)))
+        scored.append(measured("first", int(hits[:, 0].sum()), 1.0 / rows))
+        scored.append(measured("first_or_second", int(hits.any(axis=1).sum()), min(1.0, 2.0 / rows)))
     if own_group is not None and groups is not None and sizes is not None:
         linked, chance = int((groups[:, 0] == own_group).sum()), float(sizes.mean()) / rows
         note = ". Released records have no single source each, so that only the group can be found"
-        title = "linked to a released record of their own group"
-        scored.append(measured("group", title, linked, chance, "" if own_row is not None else note))
+        scored.append(measured("group", linked, chance, "" if own_row is not None else note))
     return scored
 
 
@@ -168,17 +180,15 @@ def _scored(data: AttackData, found: NearestMatches, basis: Basis) -> list[Measu
 
 
 def _measure(
-    key: str, title: str, figures: Sequence[str], function: Callable[[AttackData], Measured | Reason]
+    key: str, basis: Basis, function: Callable[[AttackData], Measured | Reason], *others: Figure
 ) -> RiskMeasure:
-    return RiskMeasure(key, f"record linkage by {title}", tuple(figures), function, counts_units=True)
+    figures = [figure for (of, _), figure in _LINKED.items() if of == basis]
+    return RiskMeasure(key, f"record linkage by {basis}", (*figures, *others), function, counts_units=True)
 
 
-_OF_DISTANCES = (RATE, "linkage.first_or_second", "linkage.group", *(figure.key for figure in _SUREST.values()))
-MEASURE = _measure("linkage", "distances", _OF_DISTANCES, _by_distances)
-_OF_RANKS = ("rank_linkage.first", "rank_linkage.first_or_second", "rank_linkage.group")
-RANKS = _measure("rank_linkage", "ranks", _OF_RANKS, _by_ranks)
-_OF_WHITENED = ("mahalanobis_linkage.first", "mahalanobis_linkage.first_or_second")
-WHITENED = _measure("mahalanobis_linkage", "Mahalanobis distances", _OF_WHITENED, _whitened)
+MEASURE = _measure("linkage", "distances", _by_distances, *_SUREST.values())
+RANKS = _measure("rank_linkage", "ranks", _by_ranks)
+WHITENED = _measure("mahalanobis_linkage", "Mahalanobis distances", _whitened)
 
 
 # --- Links to persons where an intruder can find a group, but no released record has a single source in it ------------
@@ -360,7 +370,7 @@ def _by_assignment(data: AttackData) -> Measured:
     return [assignment(require(data.assigned), of=data.rows)]
 
 
-ASSIGNMENT = RiskMeasure("assignment", "record linkage by assignment", (_ASSIGNED.key,), _by_assignment)
+ASSIGNMENT = RiskMeasure("assignment", "record linkage by assignment", (_ASSIGNED,), _by_assignment)
 
 
 # --- Attack: two tables that have different columns of the same persons are joined by way of the release --------------
@@ -406,4 +416,4 @@ def _by_halves(data: AttackData) -> Measured:
     return [linkability(*require(data.halves), of=data.rows)]
 
 
-LINKABILITY = RiskMeasure("linkability", "linkability", (_LINKABILITY.key,), _by_halves, counts_units=True)
+LINKABILITY = RiskMeasure("linkability", "linkability", (_LINKABILITY,), _by_halves, counts_units=True)

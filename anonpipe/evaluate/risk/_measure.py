@@ -9,8 +9,8 @@ from typing import Literal, NamedTuple, Self, TypeVar
 
 import numpy as np
 
-from anonpipe.errors import AnonpipeError, JobError
-from anonpipe.evaluate.measurement import Measurement, Reason
+from anonpipe.errors import AnonpipeError
+from anonpipe.evaluate.measurement import Figure, Measurement, Reason
 from anonpipe.evaluate.risk._guesses import Guesses
 from anonpipe.evaluate.risk._nearest import Nearest
 from anonpipe.methods.grouping import ClassDisclosure
@@ -26,12 +26,16 @@ class RiskMeasure:
 
     key: str  # Its own name; `unmeasured.KEY` is the check where it was not measured
     title: str  # What it is, in words for that check
-    # Names of its figures; `*` stands for the name of a class column. Not every release has all of them.
-    figures: tuple[str, ...]
+    figures: tuple[Figure, ...]  # Not every release has all; in a key `*` stands for a name of the job's
     # `function(data)`: its figures of a release, or why there are none
     function: Callable[[AttackData], Measured | Reason]
     # Whether it still means what it says where persons have several rows, of which it is given one; else not measured
     counts_units: bool = False
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Names of its figures."""
+        return tuple(figure.key for figure in self.figures)
 
     def of(self, data: AttackData) -> Measured | Reason:
         """The figures of a release, or why there are none."""
@@ -40,8 +44,8 @@ class RiskMeasure:
         except MissingError as missing:
             found = missing.reason
         names = [] if isinstance(found, Reason) else [one.name for one in found]
-        if any(not any(fnmatchcase(name, known) for known in self.figures) for name in names):
-            raise AnonpipeError(f"{self.key} gave other figures than {', '.join(self.figures)}; please report this")
+        if any(not any(fnmatchcase(name, known) for known in self.keys) for name in names):
+            raise AnonpipeError(f"{self.key} gave other figures than {', '.join(self.keys)}; please report this")
         return found
 
 
@@ -57,24 +61,6 @@ def require(part: Given | Reason) -> Given:
     if isinstance(part, Reason):
         raise MissingError(part)
     return part
-
-
-def column_names(names: Sequence[str] | None, width: int) -> tuple[str, ...]:
-    """`names`, or made-up ones."""
-    if names is None:
-        return tuple(f"column {at}" for at in range(width))
-    if len(names) != width:
-        raise JobError(f"{len(names)} names were given for {width} columns; give one for each")
-    return tuple(names)
-
-
-def records_of(of: int | None, given: int, what: str) -> int:
-    """`of`, or the number given."""
-    if of is None:
-        return given
-    if of < given:
-        raise JobError(f"of={of} was given for {given} {what}; give the number that there are, {given} or more")
-    return of
 
 
 # --- What attacks are given of a release ----------------------------------------------

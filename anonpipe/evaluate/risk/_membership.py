@@ -137,13 +137,8 @@ def _of_release(data: AttackData) -> Measured:
     return (*max(found, key=lambda figures: figures[0].value), *_by_other_persons(data))
 
 
-MEASURE = RiskMeasure(
-    "membership",
-    "membership inference",
-    tuple(figure.key for figure in (_AUC, _ADVANTAGE, _AT_FEW_ALARMS, _TRAINED, _TRACED, _COUNTED)),
-    _of_release,
-    counts_units=True,
-)
+_FIGURES = (_AUC, _ADVANTAGE, _AT_FEW_ALARMS, _TRAINED, _TRACED, _COUNTED)
+MEASURE = RiskMeasure("membership", "membership inference", _FIGURES, _of_release, counts_units=True)
 
 
 # --- Attack: a classifier is trained to tell who was in the original table, by what the release says of each column ---
@@ -409,7 +404,7 @@ def _from_moments(data: AttackData) -> Measured | Reason:
 MOMENTS = RiskMeasure(
     "moments",
     "membership inference from preserved means and covariances",
-    (_EXPECTED.key,),
+    (_EXPECTED,),
     _from_moments,
     counts_units=True,  # of as many independent records
 )

@@ -114,4 +114,4 @@ def _of_release(data: AttackData) -> Measured:
     return (figure.measured(found.bound, data.rows, baseline=1.0 / data.k, note=" ".join(words)),)
 
 
-MEASURE = RiskMeasure("probabilistic", "probabilistic k-anonymity", (_BOUND.key,), _of_release)
+MEASURE = RiskMeasure("probabilistic", "probabilistic k-anonymity", (_BOUND,), _of_release)

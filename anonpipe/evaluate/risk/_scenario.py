@@ -281,13 +281,8 @@ def _of_release(data: AttackData) -> Measured:
     return found
 
 
-MEASURE = RiskMeasure(
-    "scenarios",
-    "disclosure scenarios on key variables",
-    tuple(figure.key for figure in (*_OF_CLASSES, *_OF_POPULATION, *_OF_WEIGHTS, *_LINKED)),
-    _of_release,
-    counts_units=True,
-)
+_FIGURES = (*_OF_CLASSES, *_OF_POPULATION, *_OF_WEIGHTS, *_LINKED)
+MEASURE = RiskMeasure("scenarios", "disclosure scenarios on key variables", _FIGURES, _of_release, counts_units=True)
 
 
 # --- The nearest points of the same block, how many are equally near, and how much of them is one's own ---------------

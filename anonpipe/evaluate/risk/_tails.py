@@ -103,10 +103,5 @@ def _of_release(data: AttackData) -> Measured | Reason:
     return tail_linkage(values, chances, names, of=data.rows) or Reason.NO_TAILS
 
 
-MEASURE = RiskMeasure(
-    key="tails",
-    title="linkage of the most extreme records",
-    figures=tuple(figure.key for figures in FIGURES.values() for figure in figures),
-    function=_of_release,
-    counts_units=True,
-)
+_FIGURES = tuple(figure for figures in FIGURES.values() for figure in figures)
+MEASURE = RiskMeasure("tails", "linkage of the most extreme records", _FIGURES, _of_release, counts_units=True)
