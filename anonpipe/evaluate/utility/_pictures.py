@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from anonpipe.columns import Kind
-from anonpipe.errors import JobError
 from anonpipe.evaluate.utility._moments import pairwise_correlations
 from anonpipe.evaluate.utility._survival import (
     EVENTS_OF_K,
@@ -39,10 +38,6 @@ class Binning:
     # Where `least` records are of this many units for certain, as units have several; words then tell of units alone.
     # None where they tell of records.
     units: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.least < 1 or self.rounded < 1:
-            raise JobError(f"least={self.least} was given as the smallest bin; give 1 or more")
 
     def enough(self, counts: IntArray) -> bool:
         """Whether a bin holds enough records of both tables, given shape (2,)."""
