@@ -28,8 +28,28 @@ _LI_SARKAR, _L_DIVERSITY, _T_CLOSENESS = (
 )
 
 
-def _figure(key: str, title: str, source: str, unit: str = "", note: str = "") -> Figure:
-    return Figure(
+_FURTHEST = "largest distance of a group from the whole table (t-closeness, {})"
+# Of each figure what `ClassDisclosure` calls it, then key, title, source, unit, note; `*` stands for the class column
+_TABLE = (
+    ("homogeneous_share", "homogeneity", "share of records in groups with one value", f"{_LI_SARKAR}, section 7",
+        "share", "Who finds the group of such a record knows its value."),
+    ("single_records", "singles", "share of records with a value that is unique in their group",
+        f"{_LI_SARKAR}, section 7", "share", ""),
+    ("chi_square", "chi_square", "mean chi-square of groups against the whole table", f"{_LI_SARKAR}, eq. 13", "", ""),
+    ("mean_divergence", "divergence", "mean Jensen-Shannon divergence of a record's group from the whole table",
+        f"{_LI_SARKAR}, eq. 7, in base 2", "bits", "0 to 1; small random groups are above 0 too."),
+    ("largest_divergence", "divergence_worst", "largest Jensen-Shannon divergence of a group from the whole table",
+        f"{_LI_SARKAR}, eq. 5, in base 2", "bits", ""),
+    ("smallest_distinct", "distinct_l", "fewest in a group (distinct l-diversity)", _L_DIVERSITY, "", ""),
+    ("smallest_entropy_l", "entropy_l", "effective number in the least diverse group (entropy l-diversity)",
+        _L_DIVERSITY, "", ""),
+    ("largest_total_variation", "t", _FURTHEST.format("no order"), _T_CLOSENESS, "",
+        "Total variation: the earth mover's distance where all values are equally far apart."),
+    ("largest_ordered", "t_ordered", _FURTHEST.format("in order"), _T_CLOSENESS, "",
+        "Earth mover's distance in the order of the values; means nothing for values without order."),
+)  # fmt: skip
+_FIGURES = {
+    what: Figure(
         f"sensitive.*.{key}",
         title,
         unit,
@@ -39,75 +59,22 @@ def _figure(key: str, title: str, source: str, unit: str = "", note: str = "") -
         baseline_is="expected of random groups of the same sizes",
         note=note,
     )
-
-
-_FIGURES = (  # `*` stands for the class column
-    _figure(
-        "homogeneity",
-        "share of records in groups with one value",
-        f"{_LI_SARKAR}, section 7",
-        "share",
-        "Who finds the group of such a record knows its value.",
-    ),
-    _figure(
-        "singles",
-        "share of records with a value that is unique in their group",
-        f"{_LI_SARKAR}, section 7",
-        "share",
-    ),
-    _figure("chi_square", "mean chi-square of groups against the whole table", f"{_LI_SARKAR}, eq. 13"),
-    _figure(
-        "divergence",
-        "mean Jensen-Shannon divergence of a record's group from the whole table",
-        f"{_LI_SARKAR}, eq. 7, in base 2",
-        "bits",
-        "0 to 1; small random groups are above 0 too.",
-    ),
-    _figure(
-        "divergence_worst",
-        "largest Jensen-Shannon divergence of a group from the whole table",
-        f"{_LI_SARKAR}, eq. 5, in base 2",
-        "bits",
-    ),
-    _figure("distinct_l", "fewest in a group (distinct l-diversity)", _L_DIVERSITY),
-    _figure("entropy_l", "effective number in the least diverse group (entropy l-diversity)", _L_DIVERSITY),
-    _figure(
-        "t",
-        "largest distance of a group from the whole table (t-closeness, no order)",
-        _T_CLOSENESS,
-        note="Total variation: the earth mover's distance where all values are equally far apart.",
-    ),
-    _figure(
-        "t_ordered",
-        "largest distance of a group from the whole table (t-closeness, in order)",
-        _T_CLOSENESS,
-        note="Earth mover's distance in the order of the values; means nothing for values without order.",
-    ),
-)
+    for what, key, title, source, unit, note in _TABLE
+}
 
 
 def class_risk(name: str, column: ClassShares) -> list[Measurement]:
     """Compare the class disclosure of a grouping with that of random groups, if the sizes of its groups are known."""
     disclosed = column.disclosed
     expected = () if column.sizes is None else random_groups(column.sizes, column.shares)
-    values = (
-        disclosed.homogeneous_share,
-        disclosed.single_records / disclosed.n_rows,
-        disclosed.chi_square,
-        disclosed.mean_divergence,
-        disclosed.largest_divergence,
-        disclosed.smallest_distinct,
-        disclosed.smallest_entropy_l,
-        disclosed.largest_total_variation,
-        disclosed.largest_ordered,
-    )
     groups = f"{disclosed.groups_with_a_single} of {disclosed.n_groups} groups"
-    single = f"In {groups}; an intruder who knows both has found the record."
     found = []
-    for figure, value, baseline in zip_longest(_FIGURES, values, expected):
+    for (what, figure), baseline in zip_longest(_FIGURES.items(), expected):
+        value, note = float(getattr(disclosed, what)), None
+        if what == "single_records":
+            value, note = value / disclosed.n_rows, f"In {groups}; an intruder who knows both has found the record."
         named = replace(figure, key=figure.key.replace("*", name), title=f"Sensitive {name!r}: {figure.title}")
-        note = single if figure.key.endswith(".singles") else None
-        found.append(named.measured(float(value), disclosed.n_rows, baseline=baseline, note=note))
+        found.append(named.measured(value, disclosed.n_rows, baseline=baseline, note=note))
     return found
 
 
@@ -129,4 +96,6 @@ def _of_columns(data: AttackData) -> Measured:
     return [one for name, column in require(data.classes).items() for one in class_risk(name, column)]
 
 
-MEASURE = RiskMeasure("sensitive", "sensitive values in groups", _FIGURES, _of_columns, counts_units=True)
+MEASURE = RiskMeasure(
+    "sensitive", "sensitive values in groups", tuple(_FIGURES.values()), _of_columns, counts_units=True
+)

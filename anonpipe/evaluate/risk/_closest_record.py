@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 
@@ -20,7 +19,13 @@ _NOTE = (
 _CLOSEST = "distance to the closest released record"
 FIGURES = {
     key: Figure(
-        f"closest_record.{key}", title, unit, _SOURCE, Audience.ENOUGH, better="lower" if key == "equal" else "higher"
+        f"closest_record.{key}",
+        title,
+        unit,
+        _SOURCE,
+        Audience.ENOUGH,
+        better="lower" if key == "equal" else "higher",
+        baseline_is="the original, leaving each record out",
     )
     for key, title, unit in (
         ("p5", f"5th percentile of the {_CLOSEST}", "sd"),
@@ -32,12 +37,8 @@ FIGURES = {
 }
 
 
-def closest_record(near: FloatArray, other: FloatArray, *, reference_is: str, of: int) -> list[Measurement]:
-    """Compare distances to the closest and second closest record with a reference.
-
-    - `near`: first and second smallest distance of each record searched, shape (n, 2).
-    - `other`, `reference_is`: the same without a release, shape (m, 2), and what it is in words.
-    - `of`: records that these are a sample of, or all.
+def closest_record(near: FloatArray, other: FloatArray, *, of: int) -> list[Measurement]:
+    """Compare distances to the closest and second closest record, shape (n, 2), with those without a release, (m, 2).
 
     Percentiles are order statistics (the lower one at a fraction). The interval of the 5th percentile is that of order
     statistics: binomial ranks. Where both distances are 0 their ratio is taken as 1, as neither stands out.
@@ -60,7 +61,7 @@ def closest_record(near: FloatArray, other: FloatArray, *, reference_is: str, of
     for key, (value, baseline) in values.items():
         undefined = "Not defined: the reference has records at distance 0. " if math.isnan(value) else ""
         found.append(
-            replace(FIGURES[key], baseline_is=reference_is).measured(
+            FIGURES[key].measured(
                 value,
                 len(near),
                 of,
@@ -92,12 +93,8 @@ def _tail_interval(values: FloatArray) -> tuple[float, float]:
 
 
 def _of_release(data: AttackData) -> Measured:
-    return closest_record(
-        data.released.nearest.distances[:, :2],
-        data.original.nearest.distances[:, :2],
-        reference_is="the original, leaving each record out",
-        of=data.rows,
-    )
+    near, other = (found.nearest.distances[:, :2] for found in (data.released, data.original))
+    return closest_record(near, other, of=data.rows)
 
 
 MEASURE = RiskMeasure("closest_record", "distance to the closest record", tuple(FIGURES.values()), _of_release)
