@@ -209,7 +209,9 @@ class AttackData:
     numbers: tuple[Sequence[str], FloatArray]  # Names and original values of masked numbers and dates, NaN for null
     # Which of the nearest are indistinguishable, where records are in groups and made from none alone
     alike: EquivalenceClasses | None = None
-    assigned: FloatArray | Reason  # Right links of some cells where all is assigned at once, as of `assigned_cells`
+    assigned: FloatArray | Reason = (
+        Reason.ONLY_A_RUN
+    )  # Right links of some cells where all is assigned at once, as of `assigned_cells`
     held: NearestMatches | Reason  # The nearest released records of held-out ones
     # Mean distances to the nearest record of each copy of the release, of those looked for and of held-out ones; None
     # of one copy
@@ -219,13 +221,13 @@ class AttackData:
     # Whether both halves of a record lead to the same released one, of those looked for and of those held out
     halves: tuple[BoolArray, BoolArray] | Reason
     pairs: Pairs | Reason  # A paired sample
-    groups: WholeGroups | Reason  # Some whole groups
-    classes: Mapping[str, ClassShares] | Reason  # What groups tell of the class columns
-    strata: Mapping[str, StratumGuesses] | Reason  # Guesses of the columns that make the strata
+    groups: WholeGroups | Reason = Reason.ONLY_A_RUN  # Some whole groups
+    classes: Mapping[str, ClassShares] | Reason = Reason.ONLY_A_RUN  # What groups tell of the class columns
+    strata: Mapping[str, StratumGuesses] | Reason = Reason.ONLY_A_RUN  # Guesses of the columns that make the strata
     scenarios: Mapping[str, AttackScenario] | Reason
     # Records whose moments are kept, of the smallest such part, and their columns
-    moments: tuple[int, EffectiveDimension] | Reason
-    smallest_group: int | Reason | None  # Its records; None where the whole table is one group
+    moments: tuple[int, EffectiveDimension] | Reason = Reason.ONLY_A_RUN
+    smallest_group: int | Reason | None = Reason.ONLY_A_RUN  # Its records; None where the whole table is one group
     link: Link  # What ties a released record to one person; see `link_by`
     exact_moments: bool = False  # Whether mean and scatter of every group are kept exactly
     own_columns: int = 0  # Columns of which each released record keeps one person's values
