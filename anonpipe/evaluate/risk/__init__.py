@@ -38,14 +38,7 @@ from anonpipe.evaluate.risk._measure import (
 from anonpipe.evaluate.risk._membership import columns_for_membership, membership_from_moments, rows_for_membership
 from anonpipe.evaluate.risk._nearest import Nearest, RankLinkage, Whitened, merge_nearest, near_order, nearest
 from anonpipe.evaluate.risk._probabilistic import fewest_alike, link_by
-from anonpipe.evaluate.risk._scenario import (
-    KeyMatches,
-    ScenarioRisk,
-    Tolerances,
-    around,
-    key_matches,
-    reaches,
-)
+from anonpipe.evaluate.risk._scenario import KeyMatches, ScenarioRisk, Tolerances, around, key_matches, reaches
 from anonpipe.evaluate.risk._singling_out import CONTROLS, Ordered, Predicates, candidates, joined_units, outermost
 
 # All measures of risk, in the order of a report; a new one is a line here

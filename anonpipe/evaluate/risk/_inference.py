@@ -22,23 +22,8 @@ from anonpipe.evaluate.measurement import (
     exact_share,
     grouped_share,
 )
-from anonpipe.evaluate.risk._guesses import (
-    FEWEST,
-    NEIGHBOURS,
-    SHARES,
-    agreed,
-    best_constant,
-    by_sureness,
-    surest,
-)
-from anonpipe.evaluate.risk._measure import (
-    AttackData,
-    InferenceTask,
-    Measured,
-    RiskMeasure,
-    StratumGuesses,
-    require,
-)
+from anonpipe.evaluate.risk._guesses import FEWEST, NEIGHBOURS, SHARES, agreed, best_constant, by_sureness, surest
+from anonpipe.evaluate.risk._measure import AttackData, InferenceTask, Measured, RiskMeasure, StratumGuesses, require
 from anonpipe.types import BoolArray, FloatArray
 
 _figure = partial(

@@ -20,15 +20,9 @@ MARGIN = 0.05  # Excess of a cumulative share that counts as equal
 _FEWEST = 10  # Right and wrong matches from which on all three measures together can be judged
 
 _WORDS = {  # Of each measure what it is, and its axis
-    "distance": (
-        "Prediction distance",
-        "distance to the closest released record, in standard deviations a column",
-    ),
+    "distance": ("Prediction distance", "distance to the closest released record, in standard deviations a column"),
     "ambiguity": ("Prediction ambiguity", "distance to the closest over distance to the k-th closest"),
-    "uncertainty": (
-        "Prediction uncertainty",
-        "variance among the k closest, in squared standard deviations",
-    ),
+    "uncertainty": ("Prediction uncertainty", "variance among the k closest, in squared standard deviations"),
 }
 MEASURES = tuple(_WORDS)
 _PAPER = "Lasko & Vinterbo 2010, doi:10.1109/TKDE.2009.88, section "

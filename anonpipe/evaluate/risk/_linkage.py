@@ -42,10 +42,7 @@ RATE = "reidentification_rate"
 _FAMILIES: dict[Basis, tuple[str, str]] = {
     "distances": ("linkage", "Pagliuca & Seri 1999; Domingo-Ferrer & Torra 2001; Li & Sarkar 2013, section 6.1"),
     "ranks": ("rank_linkage", "Muralidhar & Domingo-Ferrer 2016, doi:10.1007/978-3-319-45381-1_17"),
-    "Mahalanobis distances": (
-        "mahalanobis_linkage",
-        "Torra, Abowd & Domingo-Ferrer 2006, doi:10.1007/11930242_20",
-    ),
+    "Mahalanobis distances": ("mahalanobis_linkage", "Torra, Abowd & Domingo-Ferrer 2006, doi:10.1007/11930242_20"),
 }
 _TITLES = {
     "first": "linked to their own released record",

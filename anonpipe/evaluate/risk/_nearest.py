@@ -68,11 +68,7 @@ def _enclose_tiles(features: FloatArray, order: IntArray, low: FloatArray, high:
 
 @nb.njit(cache=True, nogil=True)
 def queries_near_box(
-    low: FloatArray,
-    high: FloatArray,
-    columns: FloatArray,
-    borders: FloatArray,
-    near: IntArray,
+    low: FloatArray, high: FloatArray, columns: FloatArray, borders: FloatArray, near: IntArray
 ) -> int:
     """Write which queries, given as `columns` (width, n), are no further from a box than their border; how many."""
     apart, count = np.empty(_CHUNK), 0

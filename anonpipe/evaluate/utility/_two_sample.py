@@ -340,9 +340,7 @@ _TREE = replace(
     baseline_is="the same tree with labels permuted",
 )
 _TREE_RATIO = replace(
-    _TREE,
-    key="propensity.tree_ratio",
-    title="Propensity score by a classification tree, over its expectation",
+    _TREE, key="propensity.tree_ratio", title="Propensity score by a classification tree, over its expectation"
 )
 _BOOSTED = Figure(
     "distinguishability",
