@@ -8,10 +8,10 @@ from typing import NamedTuple
 import numpy as np
 
 from anonpipe.errors import InputError
-from anonpipe.evaluate.measurement import Audience, Curve, Figure, wilson
+from anonpipe.evaluate.measurement import Audience, Curve, Figure, Share, wilson
 from anonpipe.evaluate.risk._measure import AttackData, Measured, RiskMeasure
 from anonpipe.evaluate.risk._nearest import Nearest
-from anonpipe.evaluate.utility import Auc, auc
+from anonpipe.evaluate.utility import auc
 from anonpipe.types import BoolArray, FloatArray
 
 NEAREST = 5  # Matches between which the intruder wavers
@@ -105,7 +105,7 @@ def excesses(found: Nearest, reference: Nearest, k: int = NEAREST) -> tuple[Exce
     return tuple(excess(values, others, MARGIN, *words) for values, others, words in sides)
 
 
-def telling(found: Nearest, matched: BoolArray, k: int = NEAREST) -> tuple[Auc, ...]:
+def telling(found: Nearest, matched: BoolArray, k: int = NEAREST) -> tuple[Share, ...]:
     """How well each measure, and last all three together, tell right matches from wrong ones.
 
     All three together is what the authors suspect to be better but did not try: a logistic regression of right on the
@@ -115,15 +115,15 @@ def telling(found: Nearest, matched: BoolArray, k: int = NEAREST) -> tuple[Auc, 
     return (*(_telling_apart(-values, matched) for values in ours), _together(ours, matched))
 
 
-_UNKNOWN = Auc(float("nan"), float("nan"), float("nan"))
+_UNKNOWN = Share(float("nan"), float("nan"), float("nan"))
 
 
-def _telling_apart(scores: FloatArray, matched: BoolArray) -> Auc:
+def _telling_apart(scores: FloatArray, matched: BoolArray) -> Share:
     """Area under the curve, unknown where all matches are right or all are wrong."""
     return _UNKNOWN if matched.all() or not matched.any() else auc(scores[matched], scores[~matched])
 
 
-def _together(measures: Predictions, matched: BoolArray) -> Auc:
+def _together(measures: Predictions, matched: BoolArray) -> Share:
     """Area under the curve of a logistic regression on all three, each record judged by a model of other folds."""
     if min(int(matched.sum()), int((~matched).sum())) < _FEWEST:
         return _UNKNOWN

@@ -13,7 +13,7 @@ from scipy.special import betaincinv, expit, fdtrc, logit, ndtr, ndtri  # `scipy
 
 from anonpipe.errors import InputError
 from anonpipe.evaluate.coding import Coding, spread
-from anonpipe.evaluate.measurement import Audience, Figure, Measurement, Reason, difference, wilson
+from anonpipe.evaluate.measurement import Audience, Figure, Measurement, Reason, Share, difference, wilson
 from anonpipe.evaluate.risk._measure import (
     AttackData,
     EffectiveDimension,
@@ -22,7 +22,7 @@ from anonpipe.evaluate.risk._measure import (
     RiskMeasure,
     require,
 )
-from anonpipe.evaluate.utility import Auc, auc
+from anonpipe.evaluate.utility import auc
 from anonpipe.types import FloatArray
 
 FALSE_ALARMS = 0.01  # Share of persons outside that the careful attacker takes for members
@@ -201,20 +201,20 @@ def trained_membership(task: InferenceTask, *, of: int | None = None, seed: int 
 
 
 def _distinguished(
-    figure: Figure, area: Auc, members: FloatArray, controls: FloatArray, of: int | None, note: str
+    figure: Figure, area: Share, members: FloatArray, controls: FloatArray, of: int | None, note: str
 ) -> Measurement:
     """How well members are distinguished from held-out records."""
     sizes = min(len(members), len(controls)), len(members) if of is None else of
     return figure.measured(area.value, *sizes, interval=(area.low, area.high), baseline=0.5, note=note)
 
 
-def _widened(area: Auc) -> Auc:
+def _widened(area: Share) -> Share:
     """Ends of the interval, further away on the logit scale; as they are where that is infinite."""
     if min(area.value, area.low) <= 0 or max(area.value, area.high) >= 1:
         return area
     middle, ends = logit(area.value), logit(np.array([area.low, area.high]))
     low, high = expit(middle + _WIDER * (ends - middle))
-    return Auc(area.value, float(low), float(high))
+    return Share(area.value, float(low), float(high))
 
 
 def _by_other_persons(data: AttackData) -> Sequence[Measurement]:
