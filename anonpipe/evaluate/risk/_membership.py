@@ -32,15 +32,26 @@ _NOTE = (
     "a trained classifier, which is measured too, may do better."
 )
 
+_CARLINI = "Carlini et al. (2022), doi:10.1109/SP46214.2022.9833649"
+_HOMER = "Homer et al. (2008), doi:10.1371/journal.pgen.1000167"
 
-_AUC = Figure(
-    "membership_auc",
-    "Membership inference by distance (AUC)",
-    "probability",
-    "Yeom et al. (2018), doi:10.1109/CSF.2018.00027; Carlini et al. (2022), doi:10.1109/SP46214.2022.9833649",
-    Audience.ENOUGH,
-    better="near baseline",
-    baseline_is="guessing",
+_AUC, _TRAINED, _TRACED, _COUNTED, _EXPECTED = (
+    Figure(
+        key,
+        f"Membership inference by {by} (AUC)",
+        "probability",
+        source,
+        Audience.ENOUGH,
+        better="near baseline",
+        baseline_is="guessing",
+    )
+    for key, by, source in (
+        ("membership_auc", "distance", f"Yeom et al. (2018), doi:10.1109/CSF.2018.00027; {_CARLINI}"),
+        ("membership.trained_auc", "a trained classifier", f"Shokri et al. (2017), doi:10.1109/SP.2017.41; {_CARLINI}"),
+        ("membership.traced_auc", "means and covariances", f"{_HOMER}; Dwork et al. (2015), doi:10.1109/FOCS.2015.46"),
+        ("membership.counted_auc", "counts of single values", f"{_HOMER}, of values in place of alleles"),
+        ("membership.expected", "distance from the mean, expected", "Hotelling 1931; Tracy, Young & Mason 1992"),
+    )
 )
 _ADVANTAGE = replace(
     _AUC,
@@ -50,36 +61,8 @@ _ADVANTAGE = replace(
     better="lower",
     note=f"Threshold learnt on one half of the persons and used on the other, both ways. {_NOTE}",
 )
-_AT_FEW_ALARMS = replace(
-    _ADVANTAGE,
-    key="membership.found_at_1_percent",
-    title="Members recognised at a false positive rate of 1 %",
-    note=_NOTE,
-)
-_TRAINED = replace(
-    _AUC,
-    key="membership.trained_auc",
-    title="Membership inference by a trained classifier (AUC)",
-    source="Shokri et al. (2017), doi:10.1109/SP.2017.41; Carlini et al. (2022), doi:10.1109/SP46214.2022.9833649",
-)
-_TRACED = replace(
-    _AUC,
-    key="membership.traced_auc",
-    title="Membership inference by means and covariances (AUC)",
-    source="Homer et al. (2008), doi:10.1371/journal.pgen.1000167; Dwork et al. (2015), doi:10.1109/FOCS.2015.46",
-)
-_COUNTED = replace(
-    _AUC,
-    key="membership.counted_auc",
-    title="Membership inference by counts of single values (AUC)",
-    source="Homer et al. (2008), doi:10.1371/journal.pgen.1000167, of values in place of alleles",
-)
-_EXPECTED = replace(
-    _AUC,
-    key="membership.expected",
-    title="Membership inference by distance from the mean, expected (AUC)",
-    source="Hotelling 1931; Tracy, Young & Mason 1992",
-)
+_RECOGNISED = "Members recognised at a false positive rate of 1 %"
+_AT_FEW_ALARMS = replace(_ADVANTAGE, key="membership.found_at_1_percent", title=_RECOGNISED, note=_NOTE)
 
 
 def membership(members: npt.ArrayLike, held_out: npt.ArrayLike, *, of: int | None = None) -> tuple[Measurement, ...]:
