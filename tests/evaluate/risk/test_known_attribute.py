@@ -57,7 +57,7 @@ def test_exact_moments_of_three_give_the_record_away():
     # Rounding is magnified only where the two answers nearly meet.
     closer = known_attribute(original, released, labels, guess="moments", tolerance=1e-14, rng=rng)
     assert closer.share > 0.75
-    assert found.elsewhere < 0.01 and found.from_mean < 0.01
+    assert found.elsewhere.share < 0.01 and found.mean.share < 0.01
     noisy = known_attribute(
         original, original + 0.5 * rng.normal(size=original.shape), labels, guess="moments", rng=rng
     )
@@ -92,9 +92,9 @@ def test_nothing_but_the_mean():
     centroids = original.reshape(50, 4, 2).mean(axis=1)[labels]
     found = [known_attribute(original, centroids, labels, guess=g, rng=rng) for g in ("closest", "moments", "mean")]
     assert [each.share for each in found] == [1.0, 1.0, 1.0]
-    assert found[0].elsewhere < 0.1 and found[0].from_mean < 0.1
+    assert found[0].elsewhere.share < 0.1 and found[0].mean.share < 0.1
     measured = found[0].measurement()
-    assert measured.value == 1.0 and measured.baseline == found[0].baseline < 0.1
+    assert measured.value == 1.0 and measured.baseline == found[0].better.share < 0.1
     assert [name for name, _ in measured.parts] == ["column 0", "column 1"]
 
 
@@ -132,10 +132,11 @@ def test_as_the_twins(problem, tolerance):
         assert made["moments"].share == pytest.approx(naive.share_by_moments(*rows, tolerance), abs=0.02)
     for found in made.values():
         assert found.share == pytest.approx(np.mean([share for _, share in found.parts]))
-        assert list(found.curve.y) == sorted(found.curve.y) and found.curve.y[0] >= 0 and found.curve.y[-1] <= 1
-        if tolerance in found.curve.x:
-            assert found.curve.y[found.curve.x.index(tolerance)] == pytest.approx(found.share)
-        assert np.isnan(found.elsewhere) == (len(set(labels.tolist())) == 1)
+        (curve,) = found.measurement().curves
+        assert list(curve.y) == sorted(curve.y) and curve.y[0] >= 0 and curve.y[-1] <= 1
+        if tolerance in curve.x:
+            assert curve.y[curve.x.index(tolerance)] == pytest.approx(found.share)
+        assert (found.elsewhere is None) == (len(set(labels.tolist())) == 1)
     assert (original == before[0]).all() and (released == before[1]).all()
 
 
@@ -218,7 +219,7 @@ def test_as_the_twin(problem):
     original, released, labels, _ = problem
     found = collusion(original, released, labels, tolerance=0.25)
     rows = original.tolist(), released.tolist(), labels.tolist()
-    assert (found.share, found.from_mean) == pytest.approx(naive.share_by_collusion(*rows, 0.25))
+    assert (found.share, found.mean.share) == pytest.approx(naive.share_by_collusion(*rows, 0.25))
     assert found.share == pytest.approx(np.mean([share for _, share in found.parts]))
 
 
@@ -230,9 +231,9 @@ def test_exact_sums_give_the_last_one_away(method):
     released = synthesize(original, *sort_groups(labels), method, rng=rng, **drawn)
     found = collusion(original, released, labels, tolerance=1e-9)
     assert found.share == 1.0 and collusion(original, released, labels, tolerance=1e-12).share == 1.0
-    assert found.from_mean < 0.01
+    assert found.mean.share < 0.01
     measured, gained = found.measurement(), found.gained(_GAINED_TOGETHER)
-    assert measured.value == 1.0 and measured.baseline == found.from_mean and measured.low is None
+    assert measured.value == 1.0 and measured.baseline == found.mean.share and measured.low is None
     assert gained.value == 1.0 and gained.baseline == 0.0 and gained.low is None
 
 
