@@ -150,14 +150,20 @@ class AttackScenario:
     """What comes of looking for persons by a few columns."""
 
     knows: Sequence[str]  # Names of these columns
-    # Persons or other units of each class of the original: alike in these columns. Of large tables some of the classes
+    # Persons (or other units; records where each is one) of each class of the original: alike in these columns. All
+    # classes, or of large tables a random choice
     sizes: IntArray
-    persons: IntArray | None  # For how many persons each size counts; None for those of the class
-    own: IntArray  # Size of the class of each record looked for; 0 where it is not among them
-    chances: FloatArray | Reason  # With what chance the link of each by these columns is right
-    sampling_fraction: float | None  # Share of the population that is in the original; None for not declared
-    of: int  # Persons that there are, a person of several classes counting in each
-    weights: FloatArray | None = None  # Sum of the survey weights of each class; None for none
+    # For how many persons each size counts; None for those of the class. One each where values are known within limits:
+    # then each person has a class of its own, of all who are near enough
+    persons: IntArray | None = None
+    # own, chances: size of the class of each record looked for, 0 where it is not among `sizes`, and with what chance
+    # its link is right
+    own: IntArray | None = None
+    chances: FloatArray | Reason = Reason.ONLY_A_RUN
+    sampling_fraction: float | None = None  # Share of the population that is in the original; None for not declared
+    of: int = 0  # Persons that there are, a person of several classes counting in each; 0 for those of `sizes`
+    # Sum of the survey weights of each class, which estimates its persons in the population; None for none
+    weights: FloatArray | None = None
 
 
 @dataclass(frozen=True, eq=False)

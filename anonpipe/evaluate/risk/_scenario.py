@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, Self, TypeVar
 
 import numba as nb
@@ -19,7 +19,7 @@ from scipy.special import hyp2f1
 
 from anonpipe.errors import JobError
 from anonpipe.evaluate.measurement import Audience, Figure, Measurement, Reason, wilson
-from anonpipe.evaluate.risk._measure import AttackData, Measured, RiskMeasure, require
+from anonpipe.evaluate.risk._measure import AttackData, AttackScenario, Measured, RiskMeasure, require
 from anonpipe.evaluate.risk._singling_out import Predicates
 from anonpipe.types import FloatArray, IntArray
 
@@ -129,36 +129,18 @@ def individual_risk(sizes: npt.ArrayLike, fraction: npt.ArrayLike) -> FloatArray
 class ScenarioRisk:
     """Risk of the original by its classes, and of the release by links."""
 
-    # name, knows: its name, and the columns that the intruder knows
-    name: str
-    knows: Sequence[str]
-    # Persons (or other units; records where each is one) of each class of the original: of those who are alike in the
-    # columns known. All classes, or a random choice of them.
-    sizes: IntArray
-    _: KW_ONLY
+    name: str  # Of the scenario
     k: int  # Smallest permissible group
-    # For how many persons each size counts; None for those of the class. One each where values are known within limits:
-    # then each person has a class of its own, of all who are near enough.
-    persons: IntArray | None = None
-    # own, chances: size of the class of each record looked for, 0 where it is not among `sizes`, and with what chance
-    # its link is right; None where no link is right or wrong
-    own: IntArray | None = None
-    chances: FloatArray | None = None
-    sampling_fraction: float | None = None  # Share of the population that is in the original; None for not declared
-    # Sum of the survey weights of each class, which estimates its persons in the population; None for none
-    weights: FloatArray | None = None
-    # Persons that there are; 0 for those of `sizes`. A person with several rows counts once in each class that has one
-    # of them.
-    of: int = 0
+    given: AttackScenario
 
     def __post_init__(self) -> None:
-        if not len(self.sizes):
+        if not len(self.given.sizes):
             raise JobError(f"scenario {self.name}: no class was counted; give one or more, each of a person or more")
 
     @property
     def each(self) -> IntArray:
         """For how many persons each size counts."""
-        return self.sizes if self.persons is None else self.persons
+        return self.given.sizes if self.given.persons is None else self.given.persons
 
     @property
     def counted(self) -> int:
@@ -167,34 +149,38 @@ class ScenarioRisk:
 
     def below(self, size: int) -> float:
         """Share of the persons of the original whose class has fewer than so many."""
-        return float(self.each[self.sizes < size].sum() / self.counted)
+        return float(self.each[self.given.sizes < size].sum() / self.counted)
 
     @property
     def average(self) -> float:
         """Mean of 1 / persons of the class: what the original would give away, and the marketer's risk."""
-        return math.fsum(self.each / self.sizes) / self.counted
+        return math.fsum(self.each / self.given.sizes) / self.counted
 
     @property
     def journalist(self) -> tuple[float, ...]:
         """Largest and mean individual risk, and expected share of persons who are single in the population."""
-        if self.sampling_fraction is None:
+        if self.given.sampling_fraction is None:
             return ()
-        singles = float(self.each[self.sizes == 1].sum()) * self.sampling_fraction / self.counted
-        return *self._risks(self.sampling_fraction), singles
+        singles = float(self.each[self.given.sizes == 1].sum()) * self.given.sampling_fraction / self.counted
+        return *self._risks(self.given.sampling_fraction), singles
 
     @property
     def individual(self) -> tuple[float, ...]:
         """Largest and mean individual risk where survey weights tell how many persons a class has."""
-        return () if self.weights is None else self._risks(self.sizes / np.maximum(self.sizes, self.weights))
+        return (
+            ()
+            if self.given.weights is None
+            else self._risks(self.given.sizes / np.maximum(self.given.sizes, self.given.weights))
+        )
 
     def _risks(self, fraction: npt.ArrayLike) -> tuple[float, float]:
-        risks = individual_risk(self.sizes, fraction)
+        risks = individual_risk(self.given.sizes, fraction)
         return float(risks.max()), math.fsum(risks * self.each) / self.counted
 
     def measurements(self) -> tuple[Measurement, ...]:
         """Of the original what its classes say; of the release who is linked rightly by these columns."""
-        counted, smallest, of = self.counted, int(self.sizes.min()), max(self.counted, self.of)
-        knows = f"The intruder knows {', '.join(map(repr, self.knows))} of a person, as they are in the original."
+        counted, smallest, of = self.counted, int(self.given.sizes.min()), max(self.counted, self.given.of)
+        knows = f"The intruder knows {', '.join(map(repr, self.given.knows))} of a person, as they are in the original."
         sample = "Counted in a random share of the classes (or persons), each of them whole."
         note = f"{knows} Of the original, not of the release." + (f" {sample}" if counted < of else "")
         values = (self.below(2), self.below(3), self.below(self.k), smallest, 1.0 / smallest, self.average)
@@ -204,18 +190,19 @@ class ScenarioRisk:
         for figure, value in pairs:
             threshold = ALLOWED if figure.baseline_is else None
             found.append(self._of(figure).measured(value, counted, of, baseline=threshold, note=note))
-        if self.chances is None or self.own is None:
+        chances, own = self.given.chances, self.given.own
+        if isinstance(chances, Reason) or own is None:
             return tuple(found)
         note = (
             f"{knows} Of the released records that are nearest in these columns (equal in those that are released "
             f"unchanged) one is drawn; in the person's group of n it counts 1/n. {ALLOWED} is the European Medicines "
             "Agency's threshold for what is published."
         )
-        sides = zip(_LINKED, (self.chances, self.chances[self.own == 1]), (self.average, 1.0), strict=True)
+        sides = zip(_LINKED, (chances, chances[own == 1]), (self.average, 1.0), strict=True)
         for figure, hits, baseline in sides:
             if count := len(hits):
                 share, right = math.fsum(hits) / count, math.fsum(hits)
-                ends = (None, None) if len(self.chances) >= of else wilson(right, count)
+                ends = (None, None) if len(chances) >= of else wilson(right, count)
                 found.append(self._of(figure).measured(share, count, of, interval=ends, baseline=baseline, note=note))
         return tuple(found)
 
@@ -274,11 +261,8 @@ def key_matches(
 
 
 def _of_release(data: AttackData) -> Measured:
-    found: list[Measurement] = []
-    for name, one in require(data.scenarios).items():
-        about = {key: value for key, value in vars(one).items() if not isinstance(value, Reason)}
-        found += ScenarioRisk(name, k=data.k, **about).measurements()
-    return found
+    risks = (ScenarioRisk(name, data.k, one) for name, one in require(data.scenarios).items())
+    return [one for risk in risks for one in risk.measurements()]
 
 
 _FIGURES = (*_OF_CLASSES, *_OF_POPULATION, *_OF_WEIGHTS, *_LINKED)

@@ -16,6 +16,11 @@ from anonpipe.evaluate.risk import MEASURES, AttackScenario, Ordered, ScenarioRi
 from anonpipe.evaluate.risk._scenario import individual_risk
 from tests.naive import scenario as naive
 
+
+def judged(knows, sizes, k, **given):
+    return ScenarioRisk("a", k, AttackScenario(knows, np.array(sizes), **given))
+
+
 MEASURE = next(each for each in MEASURES if each.key == "scenarios")
 
 
@@ -45,7 +50,7 @@ cells = st.lists(st.tuples(st.integers(0, 3), st.sampled_from([0.0, 1.0, math.na
 @settings(max_examples=60, deadline=None)
 def test_figures_of_the_original_are_those_of_counted_classes(rows, k, fraction):
     classes = naive.class_sizes(rows)
-    found = ScenarioRisk("a", ["x", "y"], np.array(list(classes.values())), k=k, sampling_fraction=fraction)
+    found = judged(["x", "y"], list(classes.values()), k, sampling_fraction=fraction)
     each = [classes[naive._held(row)] for row in rows]
     for size in (2, 3, k):
         assert found.below(size) == pytest.approx(sum(own < size for own in each) / len(rows))
@@ -95,7 +100,7 @@ def test_points_that_rounding_alone_tells_apart_are_equally_near():
 
 def test_all_is_stewards_and_held_against_agency_threshold():
     looked_for = {"own": np.array([1, 2, 0]), "chances": np.array([0.5, 0.25, 0.0])}
-    risk = ScenarioRisk("a", ["x"], np.array([1, 2, 9]), k=5, **looked_for, sampling_fraction=0.1, of=900)
+    risk = judged(["x"], [1, 2, 9], 5, **looked_for, sampling_fraction=0.1, of=900)
     found = risk.measurements()
     named = {one.name.rpartition(".")[2]: one for one in found}
     assert all(one.audience is Audience.STEWARD for one in found)
@@ -119,7 +124,7 @@ def test_without_links_the_original_is_measured_alone():
 
 def test_no_class_is_refused():
     with pytest.raises(JobError, match="no class was counted"):
-        ScenarioRisk("a", ["x"], np.array([], dtype=np.int64), k=5)
+        judged(["x"], [], 5)
 
 
 amounts = st.lists(st.tuples(st.integers(-4, 4).map(float), st.sampled_from([1.0, 2.0, math.nan])), min_size=1)
@@ -132,7 +137,7 @@ def test_who_could_be_meant_is_who_is_near_enough(rows, far, part, other):
     found = around(table, [0, 1], tolerances).matches(Ordered.of(table), len(table)).counts
     expected = [naive.near_enough(row, rows, tolerances) for row in rows]
     assert found.tolist() == expected
-    risk = ScenarioRisk("a", ["x"], found, persons=np.ones_like(found), k=3, sampling_fraction=0.5)
+    risk = judged(["x"], found, 3, persons=np.ones_like(found), sampling_fraction=0.5)
     for size in (2, 3):
         assert risk.below(size) == pytest.approx(sum(own < size for own in expected) / len(rows))
     assert risk.average == pytest.approx(sum(1 / size for size in expected) / len(rows))
@@ -158,7 +163,7 @@ def test_individual_risks_by_weights_are_those_published():
     assert individual_risk(sizes, sizes / sums) == pytest.approx(PUBLISHED, rel=1e-6)
     classes = sorted(set(keys))
     places = [keys.index(key) for key in classes]
-    risk = ScenarioRisk("key", ["a"], sizes[places], k=3, weights=sums[places])
+    risk = judged(["a"], sizes[places], 3, weights=sums[places])
     assert risk.individual == pytest.approx((max(PUBLISHED), sum(PUBLISHED) / 8), rel=1e-6)
 
 
@@ -174,5 +179,5 @@ def test_individual_risk_is_as_in_sdcmicro(fraction):
 
 
 def test_weights_below_one_count_as_one_person_each():
-    risk = ScenarioRisk("s", ["a"], np.array([1, 4]), k=2, weights=np.array([0.2, 0.0]))
+    risk = judged(["a"], [1, 4], 2, weights=np.array([0.2, 0.0]))
     assert risk.individual == pytest.approx((1.0, 0.4))
