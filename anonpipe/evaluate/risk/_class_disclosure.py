@@ -4,22 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import zip_longest
-from typing import NamedTuple
 
 import numpy as np
 
 from anonpipe.evaluate.measurement import Audience, Figure, Measurement
 from anonpipe.evaluate.risk._measure import AttackData, ClassShares, Measured, RiskMeasure, require
 from anonpipe.types import FloatArray, IntArray
-
-
-class RandomGroups(NamedTuple):
-    """What to expect of groups of given sizes that are drawn at random."""
-
-    homogeneous_share: float  # Share of records in groups with one sensitive value
-    single_share: float  # Share of records that are the only one of their class in their group
-    chi_square: float  # Mean chi-square of a group
-
 
 _LI_SARKAR, _L_DIVERSITY, _T_CLOSENESS = (
     "Li & Sarkar (2013)",
@@ -78,8 +68,12 @@ def class_risk(name: str, column: ClassShares) -> list[Measurement]:
     return found
 
 
-def random_groups(sizes: IntArray, shares: FloatArray) -> RandomGroups:
-    """Expected disclosure of groups drawn without replacement from the table (hypergeometric)."""
+def random_groups(sizes: IntArray, shares: FloatArray) -> tuple[float, ...]:
+    """Expected disclosure of groups drawn without replacement from the table (hypergeometric).
+
+    Shares of records in groups with one value, and of those that are the only one of their class in their group, and
+    the mean chi-square of a group: the first of `_TABLE`.
+    """
     from scipy.stats import hypergeom  # only where it is measured: it takes a second
 
     n = int(sizes.sum())
@@ -89,7 +83,7 @@ def random_groups(sizes: IntArray, shares: FloatArray) -> RandomGroups:
     alone, single = of_group.pmf(size).sum(axis=0), of_group.pmf(1).sum(axis=0)
     spread = (len(of_class) - 1) * (n - size) / max(1, n - 1)
     sums = (groups * size * alone).sum() / n, (groups * single).sum() / n, (groups * spread).sum() / len(sizes)
-    return RandomGroups(*map(float, sums))
+    return tuple(map(float, sums))
 
 
 def _of_columns(data: AttackData) -> Measured:
