@@ -335,7 +335,7 @@ def attack_data(
     tables: Tables, found: SearchResults, k: int, paired: tuple[FloatArray, FloatArray] | None, measure: Measure
 ) -> risk.AttackData:
     """What attacks are given; `paired`: samples of both tables whose rows are of the same persons."""
-    encoder, only_a_run = tables.encoder, Reason.ONLY_A_RUN
+    encoder = tables.encoder
     masked = [at for at, name in enumerate(encoder.names) if name in tables.masked]
     numbers = [at for at in masked if not encoder.columns[at].kind.coded]
     controlled = "held_release" in found.nearest
@@ -360,18 +360,12 @@ def attack_data(
         by_rank=matches["ranks"],
         whitened=matches["whitened"],
         numbers=([encoder.names[at] for at in numbers], found.cells[:, numbers]),
-        assigned=only_a_run,
         held=no_control or matches["held_release"],
         guessed=no_control or risk.InferenceTask(*task),
         singled=no_control or _singled(tables, found, measure.queries),
         halves=no_control or _halves(found.nearest),
         pairs=pairs,
-        groups=only_a_run,
-        classes=only_a_run,
-        strata=only_a_run,
         scenarios=_scenarios(tables, found, measure),
-        moments=only_a_run,
-        smallest_group=only_a_run,
         link="unknown" if paired is None else "own",
     )
 

@@ -93,4 +93,4 @@ def test_the_gate_is_one_that_a_job_can_set():
     kind = eval(compile(BLOCKS["gate"], "CONTRIBUTING.md, gate", "eval"), dict(vars(catalogue)))
     assert kind.key == "risk.unchanged_values" and kind.gate.needs == ("risk",) and kind.remedy
     measure = module("risk").MEASURE
-    assert kind.gate.figures == measure.figures and kind.gate.unmeasured == f"unmeasured.{measure.key}"
+    assert kind.gate.figures == measure.keys and kind.gate.unmeasured == f"unmeasured.{measure.key}"

@@ -18,7 +18,7 @@ ROWS = [
     if line.startswith("| `")
 ]
 FIGURES = [
-    *(name for measure in risk.MEASURES for name in measure.figures),
+    *(name for measure in risk.MEASURES for name in measure.keys),
     *(name for measure in utility.MEASURES for name in measure.keys),
 ]
 

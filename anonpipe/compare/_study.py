@@ -279,7 +279,7 @@ def known_names(job: Job) -> tuple[str, ...]:
     families += [f"analysis.{one.name}" for one in job.analyses]
     scenarios = [one.name for one in job.measure.scenarios]
     risks: list[str] = []
-    for name in (name for measure in risk.MEASURES for name in measure.figures):
+    for name in (name for measure in risk.MEASURES for name in measure.keys):
         stands_for = scenarios if name.startswith("scenarios.") else job.columns if "*" in name else [""]
         risks += [name.replace("*", each) for each in stands_for]
     of_utility = (name for measure in utility.MEASURES for name in measure.keys)

@@ -28,7 +28,7 @@ from anonpipe.encoding.values import plain as plain_array
 from anonpipe.encoding.values import plain_type
 from anonpipe.engine import default_workers
 from anonpipe.errors import GateError, JobError, plural, printable, record_noun
-from anonpipe.evaluate.risk import ScenarioRisk, least_shown, scenario_risk
+from anonpipe.evaluate.risk import AttackScenario, ScenarioRisk, least_shown
 from anonpipe.evaluate.utility._design import condition, plain
 from anonpipe.files import templates
 from anonpipe.job.linked import PART
@@ -404,7 +404,8 @@ def _scenarios(job: Job, classes: Sequence[Sequence[IntArray]], persons: int) ->
             sizes = counted(np.unique(np.concatenate(parts, axis=1), axis=1)[0])[1]
         if len(sizes):
             fraction = measure.sampling_fraction
-            yield scenario_risk(scenario.name, scenario.knows, sizes, k=job.k, sampling_fraction=fraction, of=persons)
+            given = AttackScenario(scenario.knows, sizes, sampling_fraction=fraction, of=persons)
+            yield ScenarioRisk(scenario.name, job.k, given)
 
 
 def _held(job: Job, source: Source, unit: Unit, key: bytes) -> npt.NDArray[np.bool_]:

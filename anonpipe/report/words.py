@@ -143,17 +143,13 @@ def columns(
         )
         for name, facts in written.items()
     ]
+    if external:
+        return tuple(lines)
     if units is not None:  # the job is that of records that are units
-        gone = () if external else units.unreleased
-        return (
-            *lines,
-            *(
-                ColumnLine(name=name, kind="", treatment="not released", limits="", identifies=own)
-                for name, own in gone
-            ),
-        )
+        gone: dict[str, Any] = {"kind": "", "treatment": "not released", "limits": ""}
+        return (*lines, *(ColumnLine(name=name, identifies=own, **gone) for name, own in units.unreleased))
     for name, column in job.columns.items():
-        if not external and name not in written:
+        if name not in written:
             known = column.role.released and name not in job.differences
             treatment: Treatment = "as probabilities" if known else "not released"
             kind, limits, identifies = column.kind.value, _limits(column), column.role.names_persons

@@ -19,6 +19,7 @@ from scipy.stats import norm
 
 from anonpipe import anonymize
 from anonpipe.evaluate.risk._membership import traced_membership
+from tests.evaluate.risk.tasks import task
 
 POPULATION = 40_000  # Persons who stand for all
 
@@ -38,7 +39,7 @@ def areas(rows: int, columns: int, secret: int) -> list[float]:
     }
     with mock.patch.dict(os.environ, {"ANONPIPE_SECRET": rng.bytes(32).hex()}):
         released = anonymize(pd.DataFrame(members.round(3), columns=names), {"k": 5, **job}).table.to_numpy(float)
-    return [traced_membership(released, members, known).value for known in others]
+    return [traced_membership(task(released, members, known)).value for known in others]
 
 
 def main() -> None:

@@ -8,9 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from anonpipe.evaluate.utility._moments import LEAST, ChangeSummary, relative_changes
-from anonpipe.evaluate.utility._tables import checked_tables, spreads
+from anonpipe.evaluate.utility._tables import spreads
 from anonpipe.types import FloatArray
 from tests.benchmarks._correlations import check_least
+from tests.benchmarks._tables import checked_tables
 
 _RANK = 1e-9
 """Singular values of the z-scores below this, times the largest, count as 0."""

@@ -7,8 +7,9 @@ import numpy.typing as npt
 
 from anonpipe.errors import JobError
 from anonpipe.evaluate.utility._moments import LEAST, ChangeSummary, relative_changes
-from anonpipe.evaluate.utility._tables import checked_tables, spreads
+from anonpipe.evaluate.utility._tables import spreads
 from anonpipe.types import FloatArray
+from tests.benchmarks._tables import checked_tables
 
 
 def check_least(least: float) -> None:

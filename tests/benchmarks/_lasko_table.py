@@ -9,8 +9,9 @@ import numpy.typing as npt
 from scipy.stats import rankdata
 
 from anonpipe.evaluate.utility._moments import ChangeSummary, summarize
-from anonpipe.evaluate.utility._tables import checked_tables, spreads
+from anonpipe.evaluate.utility._tables import spreads
 from tests.benchmarks._correlations import correlations
+from tests.benchmarks._tables import checked_tables
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from anonpipe.evaluate.risk import Pairs
 from anonpipe.evaluate.risk._conditional_privacy import conditional_privacy
 
 NORMAL = math.sqrt(2 * math.pi * math.e)
@@ -111,8 +112,8 @@ LAWS: dict[str, tuple[Callable[[np.random.Generator, int], Pair], float | None, 
 
 def figure(pair: Pair, category: bool):
     columns = [column[:, None] for column in pair]
-    found = conditional_privacy(*columns, categories=[0] if category else ())
-    return found.categories if category else found.numbers
+    (found,) = conditional_privacy(Pairs(*columns, ["column"], [0] if category else ()))
+    return found
 
 
 def main() -> None:

@@ -15,12 +15,13 @@ hardly a match is wrong here. Values of masked binary columns are taken as they 
 from __future__ import annotations
 
 import argparse
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from anonpipe.evaluate.risk import nearest
-from anonpipe.evaluate.risk._lasko import MEASURES, LaskoMeasures, lasko_measures, predictions
+from anonpipe.evaluate.risk._lasko import MEASURES, Excess, excesses, predictions, telling
 from tests.benchmarks.masker_table import METHODS, coded, population, spectral_rhs
 from tests.in_memory import mask
 
@@ -51,7 +52,16 @@ def tables(rows: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     return (original - mean) / spread, {name: (table - mean) / spread for name, table in released.items()}
 
 
-def measured(original: np.ndarray, released: dict[str, np.ndarray]) -> dict[str, tuple[LaskoMeasures, LaskoMeasures]]:
+@dataclass(frozen=True)
+class Measured:
+    """Against leaving each record out, and against the other sample; who is matched rightly, where somebody can be."""
+
+    excesses: tuple[tuple[Excess, ...], tuple[Excess, ...]]
+    right: np.ndarray | None
+    areas: tuple[float, ...]
+
+
+def measured(original: np.ndarray, released: dict[str, np.ndarray]) -> dict[str, Measured]:
     """Each release against leaving each record out, and against the other sample."""
     rows = np.arange(len(original))
     alone = nearest(original, original, K, without=rows, values=True)
@@ -59,32 +69,31 @@ def measured(original: np.ndarray, released: dict[str, np.ndarray]) -> dict[str,
     found = {}
     for name, table in released.items():
         near = nearest(table, original, K, values=True)
-        own = rows if name in MATCHED else None
-        found[name] = tuple(
-            lasko_measures(near, reference, records=len(rows), own_row=own, k=K) for reference in (alone, other)
-        )
+        right = near.rows[:, 0] == rows if name in MATCHED else None
+        areas = () if right is None else tuple(area.value for area in telling(near, right, K))
+        found[name] = Measured((excesses(near, alone, K), excesses(near, other, K)), right, areas)
     return found
 
 
-def print_table(found: dict[str, tuple[LaskoMeasures, LaskoMeasures]]) -> None:
+def print_table(found: dict[str, Measured]) -> None:
     """Excesses, p values, match rates and areas."""
     print("largest excess of the cumulative share over the reference (p at a margin of 0.05)")
     print(f"{'':24}{'':18}" + "".join(f"{name:>18}" for name in MEASURES) + "  sufficient")
     for name, both in found.items():
-        for reference, measures in zip(("leave-one-out", "other sample"), both, strict=True):
-            cells = "".join(f"{at.value:9.3f} ({at.p:6.2g})" for at in measures.excesses)
-            passes = all(each.p >= 0.05 for each in measures.excesses)
+        for reference, measures in zip(("leave-one-out", "other sample"), both.excesses, strict=True):
+            cells = "".join(f"{at.value:9.3f} ({at.p:6.2g})" for at in measures)
+            passes = all(each.p >= 0.05 for each in measures)
             print(f"{name:24}{reference:18}{cells}  {'yes' if passes else 'no'}")
             name = ""
     print("\nright matches, and area under the curve of telling them by each measure and by all together")
-    for name, (measures, _) in found.items():
-        if measures.right is not None:
-            areas = "  ".join(f"{at.value:.2f}" for at in measures.telling)
-            share = 100 * measures.right / measures.queries
+    for name, each in found.items():
+        if each.right is not None:
+            areas = "  ".join(f"{area:.2f}" for area in each.areas)
+            share = 100 * each.right.mean()
             print(f"{name:24}{share:5.1f} %   {areas}    {PRINTED.get(name, '')}")
 
 
-def draw_figure_2(found: dict[str, tuple[LaskoMeasures, LaskoMeasures]], path: Path) -> None:
+def draw_figure_2(found: dict[str, Measured], path: Path) -> None:
     """Cumulative shares of each measure, a line a release."""
     plt = pyplot()
     figure, panels = plt.subplots(1, 3, figsize=(13, 4.2), sharey=True)
@@ -92,7 +101,7 @@ def draw_figure_2(found: dict[str, tuple[LaskoMeasures, LaskoMeasures]], path: P
     styles |= {"spectral swapping": ("tab:blue", "-"), "data shuffling": ("tab:purple", "-")}
     styles |= {"additive noise": ("tab:red", "-")}
     for at, panel in enumerate(panels):
-        curves = {name: found[name][0].excesses[at].curve for name in styles}
+        curves = {name: found[name].excesses[0][at].curve for name in styles}
         for name, curve in curves.items():
             panel.plot(curve.x, curve.y, label=name, color=styles[name][0], linestyle=styles[name][1])
         reference = curves["nonoverlapping sample"]

@@ -88,7 +88,7 @@ class Table:
         for seed in range(DRAWS if "crest" in method else 1):
             released = self._released(labels, perturbed="crest" in method, seed=seed)
             first, either = score_linkage(
-                nearest(self.features, released, 2), np.arange(len(released)), released=len(released)
+                nearest(self.features, released, 2), np.arange(len(released)), rows=len(released)
             )
             units = released * self.unit + self.zero
             correlation = abico(self.table, units, least=0)

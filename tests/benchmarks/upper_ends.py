@@ -27,7 +27,6 @@ from anonpipe.evaluate.risk import (
     Ordered,
     PredicateMatches,
     candidates,
-    guess_nearest,
     joined,
     nearest,
     outermost,
@@ -44,6 +43,7 @@ from anonpipe.evaluate.risk._singling_out import singling_out
 from anonpipe.pipeline.evaluation.measures import _judged
 from anonpipe.types import FloatArray
 from anonpipe.verify.catalogue import GATES
+from tests.evaluate.risk.tasks import task
 from tests.unseen.tables import TABLES
 
 Rng = np.random.Generator
@@ -128,21 +128,21 @@ def figures(
     members, of = original[asked], len(original)
     coding = Coding.of(released, np.concatenate([members, held]), attributes)
     whole = [_near(coding, released, table, slice(None)) for table in (members, held)]
-    found = guess_nearest(released, np.concatenate([members, held]), coding)
     tables = released, members, held
+    given = task(*tables, attributes)
     yield from _alone(
         ("membership_auc", membership(*(each.distances[:, 0] for each in whole), of=of)[0]),
-        ("membership_auc", trained_membership(*tables, found, attributes, of=of)),
-        ("membership_auc", traced_membership(*tables, attributes, of=of)),
-        ("membership_auc", counted_membership(*tables, attributes, of=of)),
+        ("membership_auc", trained_membership(given, of=of)),
+        ("membership_auc", traced_membership(given, of=of)),
+        ("membership_auc", counted_membership(given, of=of)),
     )
     if alone:
         return
-    linked = score_linkage(whole[0], asked, released=len(released), records=of)[0]
+    linked = score_linkage(whole[0], asked, rows=of)[0]
     yield from _alone(("reidentification_rate", linked))
     halves = [[_near(coding, released, table, slice(at, None, 2)).rows for at in (0, 1)] for table in tables[1:]]
     yield from _alone(("linkability", linkability(*(joined(*each) for each in halves), of=of)))
-    inference = attribute_inference(*tables, categories=attributes, of=of, found=found)
+    inference = attribute_inference(given, of=of)
     worst = {each.name: each.risk for each in inference.columns}
     yield "attribute_inference", inference.measurements()[0], worst
     for name, each in candidates(released, outermost(released), of, attributes, targets, rng).items():

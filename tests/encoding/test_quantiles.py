@@ -10,6 +10,7 @@ from scipy.stats import ks_2samp
 
 from anonpipe.encoding.quantiles import DOMINANCE, FEW_VALUES, PENALTY, Quantiles, Radix, _apart, _blocks
 from anonpipe.evaluate.risk._membership import counted_membership
+from tests.evaluate.risk.tasks import task
 
 TOP = 98_765_432.0
 
@@ -410,5 +411,5 @@ def test_counts_of_values_tell_no_members():
         pieces = [fitted(column) for column in whole[:1_000].T]
         for made in (pieces, [each.smoothed(0.01) for each in pieces]):
             table = np.column_stack([released(each).round(2) for each in made])
-            areas.append(counted_membership(table, whole[:1_000], whole[1_000:]).value)
+            areas.append(counted_membership(task(table, whole[:1_000], whole[1_000:])).value)
     assert np.mean(areas[::2]) > 0.72 and np.mean(areas[1::2]) < 0.57

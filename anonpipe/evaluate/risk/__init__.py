@@ -38,15 +38,7 @@ from anonpipe.evaluate.risk._measure import (
 from anonpipe.evaluate.risk._membership import columns_for_membership, membership_from_moments, rows_for_membership
 from anonpipe.evaluate.risk._nearest import Nearest, RankLinkage, Whitened, merge_nearest, near_order, nearest
 from anonpipe.evaluate.risk._probabilistic import fewest_alike, link_by
-from anonpipe.evaluate.risk._scenario import (
-    KeyMatches,
-    ScenarioRisk,
-    Tolerances,
-    around,
-    key_matches,
-    reaches,
-    scenario_risk,
-)
+from anonpipe.evaluate.risk._scenario import KeyMatches, ScenarioRisk, Tolerances, around, key_matches, reaches
 from anonpipe.evaluate.risk._singling_out import CONTROLS, Ordered, Predicates, candidates, joined_units, outermost
 
 # All measures of risk, in the order of a report; a new one is a line here
@@ -80,5 +72,5 @@ __all__ = [
     "candidates", "columns_for_membership",
     "drawn_cells", "effective_dimension", "fewest_alike", "guess_nearest", "joined", "joined_units", "key_matches",
     "least_shown", "link_by", "membership_from_moments", "merge_nearest", "near_order", "nearest", "outermost",
-    "reaches", "rows_for_membership", "rows_of", "scenario_risk",
+    "reaches", "rows_for_membership", "rows_of",
 ]  # fmt: skip

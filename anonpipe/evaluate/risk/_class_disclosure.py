@@ -4,25 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import zip_longest
-from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from anonpipe.errors import InputError
 from anonpipe.evaluate.measurement import Audience, Figure, Measurement
-from anonpipe.evaluate.risk._measure import AttackData, Measured, RiskMeasure, require
-from anonpipe.methods.grouping import ClassDisclosure
-from anonpipe.types import FloatArray
-
-
-class RandomGroups(NamedTuple):
-    """What to expect of groups of given sizes that are drawn at random."""
-
-    homogeneous_share: float  # Share of records in groups with one sensitive value
-    single_share: float  # Share of records that are the only one of their class in their group
-    chi_square: float  # Mean chi-square of a group
-
+from anonpipe.evaluate.risk._measure import AttackData, ClassShares, Measured, RiskMeasure, require
+from anonpipe.types import FloatArray, IntArray
 
 _LI_SARKAR, _L_DIVERSITY, _T_CLOSENESS = (
     "Li & Sarkar (2013)",
@@ -31,8 +18,28 @@ _LI_SARKAR, _L_DIVERSITY, _T_CLOSENESS = (
 )
 
 
-def _figure(key: str, title: str, source: str, unit: str = "", note: str = "") -> Figure:
-    return Figure(
+_FURTHEST = "largest distance of a group from the whole table (t-closeness, {})"
+# Of each figure what `ClassDisclosure` calls it, then key, title, source, unit, note; `*` stands for the class column
+_TABLE = (
+    ("homogeneous_share", "homogeneity", "share of records in groups with one value", f"{_LI_SARKAR}, section 7",
+        "share", "Who finds the group of such a record knows its value."),
+    ("single_records", "singles", "share of records with a value that is unique in their group",
+        f"{_LI_SARKAR}, section 7", "share", ""),
+    ("chi_square", "chi_square", "mean chi-square of groups against the whole table", f"{_LI_SARKAR}, eq. 13", "", ""),
+    ("mean_divergence", "divergence", "mean Jensen-Shannon divergence of a record's group from the whole table",
+        f"{_LI_SARKAR}, eq. 7, in base 2", "bits", "0 to 1; small random groups are above 0 too."),
+    ("largest_divergence", "divergence_worst", "largest Jensen-Shannon divergence of a group from the whole table",
+        f"{_LI_SARKAR}, eq. 5, in base 2", "bits", ""),
+    ("smallest_distinct", "distinct_l", "fewest in a group (distinct l-diversity)", _L_DIVERSITY, "", ""),
+    ("smallest_entropy_l", "entropy_l", "effective number in the least diverse group (entropy l-diversity)",
+        _L_DIVERSITY, "", ""),
+    ("largest_total_variation", "t", _FURTHEST.format("no order"), _T_CLOSENESS, "",
+        "Total variation: the earth mover's distance where all values are equally far apart."),
+    ("largest_ordered", "t_ordered", _FURTHEST.format("in order"), _T_CLOSENESS, "",
+        "Earth mover's distance in the order of the values; means nothing for values without order."),
+)  # fmt: skip
+_FIGURES = {
+    what: Figure(
         f"sensitive.*.{key}",
         title,
         unit,
@@ -42,100 +49,31 @@ def _figure(key: str, title: str, source: str, unit: str = "", note: str = "") -
         baseline_is="expected of random groups of the same sizes",
         note=note,
     )
+    for what, key, title, source, unit, note in _TABLE
+}
 
 
-_FIGURES = (  # `*` stands for the class column
-    _figure(
-        "homogeneity",
-        "share of records in groups with one value",
-        f"{_LI_SARKAR}, section 7",
-        "share",
-        "Who finds the group of such a record knows its value.",
-    ),
-    _figure(
-        "singles",
-        "share of records with a value that is unique in their group",
-        f"{_LI_SARKAR}, section 7",
-        "share",
-    ),
-    _figure("chi_square", "mean chi-square of groups against the whole table", f"{_LI_SARKAR}, eq. 13"),
-    _figure(
-        "divergence",
-        "mean Jensen-Shannon divergence of a record's group from the whole table",
-        f"{_LI_SARKAR}, eq. 7, in base 2",
-        "bits",
-        "0 to 1; small random groups are above 0 too.",
-    ),
-    _figure(
-        "divergence_worst",
-        "largest Jensen-Shannon divergence of a group from the whole table",
-        f"{_LI_SARKAR}, eq. 5, in base 2",
-        "bits",
-    ),
-    _figure("distinct_l", "fewest in a group (distinct l-diversity)", _L_DIVERSITY),
-    _figure("entropy_l", "effective number in the least diverse group (entropy l-diversity)", _L_DIVERSITY),
-    _figure(
-        "t",
-        "largest distance of a group from the whole table (t-closeness, no order)",
-        _T_CLOSENESS,
-        note="Total variation: the earth mover's distance where all values are equally far apart.",
-    ),
-    _figure(
-        "t_ordered",
-        "largest distance of a group from the whole table (t-closeness, in order)",
-        _T_CLOSENESS,
-        note="Earth mover's distance in the order of the values; means nothing for values without order.",
-    ),
-)
-
-
-def class_risk(
-    disclosed: ClassDisclosure,
-    *,
-    column: str = "class",
-    shares: npt.ArrayLike | None = None,
-    sizes: npt.ArrayLike | None = None,
-) -> list[Measurement]:
-    """Compare the class disclosure of a grouping with that of random groups, if `shares` and `sizes` are known."""
-    if (shares is None) != (sizes is None):
-        raise InputError("only one of shares and sizes was given; give both for a baseline, or neither")
-    expected = None if shares is None or sizes is None else _expected(disclosed, shares, sizes)
-    values = (
-        disclosed.homogeneous_share,
-        disclosed.single_records / disclosed.n_rows,
-        disclosed.chi_square,
-        disclosed.mean_divergence,
-        disclosed.largest_divergence,
-        disclosed.smallest_distinct,
-        disclosed.smallest_entropy_l,
-        disclosed.largest_total_variation,
-        disclosed.largest_ordered,
-    )
+def class_risk(name: str, column: ClassShares) -> list[Measurement]:
+    """Compare the class disclosure of a grouping with that of random groups, if the sizes of its groups are known."""
+    disclosed = column.disclosed
+    expected = () if column.sizes is None else random_groups(column.sizes, column.shares)
     groups = f"{disclosed.groups_with_a_single} of {disclosed.n_groups} groups"
-    single = f"In {groups}; an intruder who knows both has found the record."
     found = []
-    for figure, value, baseline in zip_longest(_FIGURES, values, expected or ()):
-        key, title = figure.key.replace("*", column), f"Sensitive {column!r}: {figure.title}"
-        note = single if figure.key.endswith(".singles") else None
-        named = replace(figure, key=key, title=title)
-        found.append(named.measured(float(value), disclosed.n_rows, baseline=baseline, note=note))
+    for (what, figure), baseline in zip_longest(_FIGURES.items(), expected):
+        value, note = float(getattr(disclosed, what)), None
+        if what == "single_records":
+            value, note = value / disclosed.n_rows, f"In {groups}; an intruder who knows both has found the record."
+        named = replace(figure, key=figure.key.replace("*", name), title=f"Sensitive {name!r}: {figure.title}")
+        found.append(named.measured(value, disclosed.n_rows, baseline=baseline, note=note))
     return found
 
 
-def _expected(disclosed: ClassDisclosure, shares: npt.ArrayLike, sizes: npt.ArrayLike) -> RandomGroups:
-    share, size = np.asarray(shares, dtype=np.float64), np.asarray(sizes, dtype=np.int64)
-    if len(size) != disclosed.n_groups or int(size.sum()) != disclosed.n_rows or size.min() < 1:
-        raise InputError(
-            f"{len(size)} sizes that add up to {int(size.sum())} were given for {disclosed.n_groups} groups of "
-            f"{disclosed.n_rows} records; give the records of each group"
-        )
-    if share.ndim != 1 or not len(share) or share.min() < 0 or not np.isclose(share.sum(), 1.0):
-        raise InputError("the shares of the classes must be 0 or more and add up to 1")
-    return random_groups(size, share)
+def random_groups(sizes: IntArray, shares: FloatArray) -> tuple[float, ...]:
+    """Expected disclosure of groups drawn without replacement from the table (hypergeometric).
 
-
-def random_groups(sizes: npt.NDArray[np.int64], shares: FloatArray) -> RandomGroups:
-    """Expected disclosure of groups drawn without replacement from the table (hypergeometric)."""
+    Shares of records in groups with one value, and of those that are the only one of their class in their group, and
+    the mean chi-square of a group: the first of `_TABLE`.
+    """
     from scipy.stats import hypergeom  # only where it is measured: it takes a second
 
     n = int(sizes.sum())
@@ -145,21 +83,13 @@ def random_groups(sizes: npt.NDArray[np.int64], shares: FloatArray) -> RandomGro
     alone, single = of_group.pmf(size).sum(axis=0), of_group.pmf(1).sum(axis=0)
     spread = (len(of_class) - 1) * (n - size) / max(1, n - 1)
     sums = (groups * size * alone).sum() / n, (groups * single).sum() / n, (groups * spread).sum() / len(sizes)
-    return RandomGroups(*map(float, sums))
+    return tuple(map(float, sums))
 
 
 def _of_columns(data: AttackData) -> Measured:
-    found: list[Measurement] = []
-    for name, column in require(data.classes).items():
-        shares = None if column.sizes is None else column.shares
-        found.extend(class_risk(column.disclosed, column=name, shares=shares, sizes=column.sizes))
-    return found
+    return [one for name, column in require(data.classes).items() for one in class_risk(name, column)]
 
 
 MEASURE = RiskMeasure(
-    "sensitive",
-    "sensitive values in groups",
-    tuple(figure.key for figure in _FIGURES),
-    _of_columns,
-    counts_units=True,
+    "sensitive", "sensitive values in groups", tuple(_FIGURES.values()), _of_columns, counts_units=True
 )

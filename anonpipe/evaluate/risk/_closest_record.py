@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
-from anonpipe.errors import InputError
 from anonpipe.evaluate.measurement import Audience, Curve, Figure, Measurement, wilson
-from anonpipe.evaluate.risk._measure import AttackData, Measured, RiskMeasure, records_of
+from anonpipe.evaluate.risk._measure import AttackData, Measured, RiskMeasure
 from anonpipe.types import FloatArray
 
 _LEVELS = tuple(round(0.01 * at, 2) for at in (1, 2, 5, *range(10, 100, 10), 95, 99))
@@ -22,7 +19,13 @@ _NOTE = (
 _CLOSEST = "distance to the closest released record"
 FIGURES = {
     key: Figure(
-        f"closest_record.{key}", title, unit, _SOURCE, Audience.ENOUGH, better="lower" if key == "equal" else "higher"
+        f"closest_record.{key}",
+        title,
+        unit,
+        _SOURCE,
+        Audience.ENOUGH,
+        better="lower" if key == "equal" else "higher",
+        baseline_is="the original, leaving each record out",
     )
     for key, title, unit in (
         ("p5", f"5th percentile of the {_CLOSEST}", "sd"),
@@ -34,20 +37,12 @@ FIGURES = {
 }
 
 
-def closest_record(
-    distances: npt.ArrayLike, reference: npt.ArrayLike, *, reference_is: str, of: int | None = None
-) -> list[Measurement]:
-    """Compare distances to the closest and second closest record with a reference.
-
-    - `distances`: first and second smallest distance of each record searched, shape (n, 2).
-    - `reference`, `reference_is`: the same without a release, shape (m, 2), and what it is in words.
-    - `of`: records that `distances` is a sample of; None for all.
+def closest_record(near: FloatArray, other: FloatArray, *, of: int) -> list[Measurement]:
+    """Compare distances to the closest and second closest record, shape (n, 2), with those without a release, (m, 2).
 
     Percentiles are order statistics (the lower one at a fraction). The interval of the 5th percentile is that of order
     statistics: binomial ranks. Where both distances are 0 their ratio is taken as 1, as neither stands out.
     """
-    near, other = _checked(distances, "distances"), _checked(reference, "reference distances")
-    records, total = len(near), records_of(of, len(near), "records searched")
     own, theirs = _percentiles(near[:, 0]), _percentiles(other[:, 0])
     tail, reference_tail = own[_LEVELS.index(0.05)], theirs[_LEVELS.index(0.05)]
     equal = float((near[:, 0] == 0).mean())
@@ -59,34 +54,23 @@ def closest_record(
         "nndr": (_nearness(near), _nearness(other)),
     }
     intervals: dict[str, tuple[float, float]] = {}
-    if records < total:
-        intervals = {"p5": _tail_interval(near[:, 0]), "equal": wilson(equal * records, records)}
+    if len(near) < of:
+        intervals = {"p5": _tail_interval(near[:, 0]), "equal": wilson(equal * len(near), len(near))}
     curve = Curve("Distance to the closest record", "share of records", "distance", _LEVELS, own, theirs)
     found = []
     for key, (value, baseline) in values.items():
         undefined = "Not defined: the reference has records at distance 0. " if math.isnan(value) else ""
         found.append(
-            replace(FIGURES[key], baseline_is=reference_is).measured(
+            FIGURES[key].measured(
                 value,
-                records,
-                total,
+                len(near),
+                of,
                 interval=intervals.get(key, (None, None)),
                 baseline=baseline,
                 note=undefined + _NOTE,
                 curves=(curve,) if key == "p5" else (),
             )
         )
-    return found
-
-
-def _checked(distances: npt.ArrayLike, what: str) -> FloatArray:
-    found = np.asarray(distances, dtype=np.float64)
-    if found.ndim != 2 or found.shape[1] != 2 or not len(found):
-        raise InputError(
-            f"the {what} have shape {found.shape}; give the first and second of one record or more, (n, 2)"
-        )
-    if not np.isfinite(found).all() or found.min() < 0 or (found[:, 0] > found[:, 1]).any():
-        raise InputError(f"the {what} must be finite and 0 or more, the first of a record not above the second")
     return found
 
 
@@ -109,17 +93,8 @@ def _tail_interval(values: FloatArray) -> tuple[float, float]:
 
 
 def _of_release(data: AttackData) -> Measured:
-    return closest_record(
-        data.released.nearest.distances[:, :2],
-        data.original.nearest.distances[:, :2],
-        reference_is="the original, leaving each record out",
-        of=data.rows,
-    )
+    near, other = (found.nearest.distances[:, :2] for found in (data.released, data.original))
+    return closest_record(near, other, of=data.rows)
 
 
-MEASURE = RiskMeasure(
-    "closest_record",
-    "distance to the closest record",
-    tuple(figure.key for figure in FIGURES.values()),
-    _of_release,
-)
+MEASURE = RiskMeasure("closest_record", "distance to the closest record", tuple(FIGURES.values()), _of_release)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import digamma, stdtrit
 
-from anonpipe.errors import InputError, JobError
-from anonpipe.evaluate.measurement import Audience, Figure, Measurement
-from anonpipe.evaluate.risk._measure import AttackData, Measured, RiskMeasure, column_names, records_of, require
+from anonpipe.errors import InputError
+from anonpipe.evaluate.measurement import Audience, Ends, Figure, Measurement
+from anonpipe.evaluate.risk._measure import AttackData, Measured, Pairs, RiskMeasure, require
 from anonpipe.kernels.points import LARGEST
 from anonpipe.types import FloatArray
 
@@ -51,86 +51,18 @@ _FIGURES = (  # Of columns of numbers, and of categories
 )
 
 
-@dataclass(frozen=True)
-class Average:
-    """Mean over columns of one sort."""
-
-    value: float  # NaN where no column has a figure
-    # low, high: ends of its 95 % interval; None where there is none
-    low: float | None
-    high: float | None
-    alone: float  # The same mean where the release tells nothing
-
-
-@dataclass(frozen=True)
-class ConditionalPrivacy:
-    """Conditional privacy of each column."""
-
-    names: tuple[str, ...]  # Columns, shape of all that follow
-    # 2^h(A|B): of numbers in standard deviations of the column, of categories in values; NaN where it is not defined
-    values: tuple[float, ...]
-    alone: tuple[float, ...]  # 2^h(A): the same where the release tells nothing
-    is_category: tuple[bool, ...]  # Whether the column holds categories
-    # numbers, categories: means over the columns of either sort that have a value
-    numbers: Average
-    categories: Average
-    # records, of: records measured, and that there are
-    records: int
-    of: int
-
-    def measurements(self) -> tuple[Measurement, ...]:
-        """The mean over columns of numbers and that over categories, with the columns as parts."""
-        found = []
-        for category, (figure, average) in enumerate(zip(_FIGURES, (self.numbers, self.categories), strict=True)):
-            columns = zip(self.names, self.values, self.is_category, strict=True)
-            asked = [(name, value) for name, value, is_category in columns if is_category == category]
-            known, note = tuple((name, value) for name, value in asked if np.isfinite(value)), figure.note
-            if not asked:
-                continue
-            if left := len(asked) - len(known):
-                note += (
-                    f" {left} of {len(asked)} columns are left out: constant, nearly all null, with values that repeat "
-                    "and lie on no grid, or of too many categories for these records."
-                )
-            ends = (None, None) if average.low is None or average.high is None else (average.low, average.high)
-            found.append(
-                figure.measured(
-                    average.value,
-                    self.records,
-                    self.of,
-                    interval=ends,
-                    baseline=average.alone if known else None,
-                    note=note,
-                    parts=known,
-                    columns=len(known),  # the baseline tells how far the original's values spread
-                )
-            )
-        return tuple(found)
-
-
-def conditional_privacy(
-    original: npt.ArrayLike,
-    released: npt.ArrayLike,
-    names: Sequence[str] | None = None,
-    *,
-    categories: Sequence[int] = (),
-    neighbours: int = 5,
-    records: int | None = None,
-    seed: int = 0,
-) -> ConditionalPrivacy:
+def conditional_privacy(pairs: Pairs, *, neighbours: int = 5, of: int | None = None) -> list[Measurement]:
     """Average conditional privacy 2^h(A|B), A being an original column and B its released values.
 
     Of numbers in standard deviations of A: a uniform column that the release tells nothing of has √12 = 3.46, a normal
     one √(2πe) = 4.13, a continuous column that is released as it is 0, and one on a grid (whole years, months) one
     step. Of categories in values: 1 where the released one tells which it is.
 
-    - `original`, `released`: numbers, NaN for null, a released record in the row of its original, shapes (n_rows,
-      width). Where records have no released record of their own, pair those of a group in any order.
-    - `categories`: numbers of the columns that hold codes.
-    - `neighbours`: neighbours that the estimate rests on, 1 or more. More are steadier, and smooth over finer
-      structure.
-    - `records`: number of original records, if these are a random sample.
-    - `seed`: of the places inside the steps of a grid.
+    - `pairs`: where records have no released record of their own, those of a group in any order.
+    - `neighbours`: neighbours that the estimate rests on. More are steadier, and smooth over finer structure.
+    - `of`: records that there are, of which these are a random sample; None for all.
+
+    The mean over columns of numbers and that over categories, with the columns as parts.
 
     *Numbers.* The paper gives no estimator. With ε_i the distance from record i to its k-th neighbour in the plane of A
     and B, the larger of both coordinates counting, and m_i the other records whose B is nearer than ε_i,
@@ -162,47 +94,54 @@ def conditional_privacy(
     Agrawal & Aggarwal (2001), PODS, doi:10.1145/375551.375602; Kraskov, Stögbauer & Grassberger (2004), Physical Review
     E 69:066138, doi:10.1103/PhysRevE.69.066138; Miller (1955), Note on the bias of information estimates.
     """
-    old, new = _checked(original, released, neighbours)
-    count, width = old.shape
-    titles = column_names(names, width)
-    if any(not 0 <= at < width for at in categories):
-        raise JobError(f"categories names columns that do not exist; there are {width}, from 0")
-    total = records_of(records, count, "records measured")
-    rng = np.random.default_rng(seed)
-    coded = tuple(at in categories for at in range(width))
-    columns = [
-        _Codes.of(old[:, at], new[:, at]) if coded[at] else _NumberColumns.of(old[:, at], new[:, at], neighbours, rng)
-        for at in range(width)
-    ]
-    figures = [(math.nan, math.nan) if column is None else column.figures(slice(None)) for column in columns]
-    return ConditionalPrivacy(
-        names=titles,
-        values=tuple(given for given, _ in figures),
-        alone=tuple(alone for _, alone in figures),
-        is_category=coded,
-        numbers=_average([column for column in columns if isinstance(column, _NumberColumns)], count, least=0.0),
-        categories=_average([column for column in columns if isinstance(column, _Codes)], count, least=1.0),
-        records=count,
-        of=total,
-    )
-
-
-def _checked(original: npt.ArrayLike, released: npt.ArrayLike, neighbours: int) -> tuple[FloatArray, FloatArray]:
-    old, new = (np.asarray(table, dtype=np.float64) for table in (original, released))
-    for table, name in ((old, "original records"), (new, "released records")):
-        if table.ndim != 2 or table.shape[1] == 0:
-            raise InputError(f"the {name} have shape {table.shape}; give rows and one column or more")
+    count, rng = len(pairs.original), np.random.default_rng(0)  # draws places inside the steps of a grid
+    if count <= neighbours + 1:
+        raise InputError(f"{count} records are too few for {neighbours} neighbours; give {neighbours + 2} or more")
+    for name, table in (("original", pairs.original), ("released", pairs.released)):
         if (np.abs(table) > LARGEST).any():
-            raise InputError(f"the {name} hold infinity or numbers above 1e100 in size; scale them first")
-    if old.shape != new.shape:
-        raise InputError(
-            f"the tables have shapes {old.shape} and {new.shape}; give a released record for each original"
+            raise InputError(f"the {name} records hold infinity or numbers above 1e100 in size; scale them first")
+    numbers: dict[str, _NumberColumns | _Codes | None] = {}
+    categories: dict[str, _NumberColumns | _Codes | None] = {}
+    for at, (name, old, new) in enumerate(zip(pairs.names, pairs.original.T, pairs.released.T, strict=True)):
+        if at in pairs.categories:
+            categories[name] = _Codes.of(old, new)
+        else:
+            numbers[name] = _NumberColumns.of(old, new, neighbours, rng)
+    return [
+        _measured(figure, columns, count, of, least)
+        for figure, columns, least in zip(_FIGURES, (numbers, categories), (0.0, 1.0), strict=True)
+        if columns
+    ]
+
+
+def _measured(
+    figure: Figure, columns: Mapping[str, _NumberColumns | _Codes | None], records: int, of: int | None, least: float
+) -> Measurement:
+    """The mean over the columns of one sort, and its interval from parts of the records."""
+    defined = [column for column in columns.values() if column is not None]
+    values = {name: column.figures(slice(None))[0] for name, column in columns.items() if column is not None}
+    known, note = tuple((name, value) for name, value in values.items() if np.isfinite(value)), figure.note
+    if left := len(columns) - len(known):
+        note += (
+            f" {left} of {len(columns)} columns are left out: constant, nearly all null, with values that repeat "
+            "and lie on no grid, or of too many categories for these records."
         )
-    if neighbours < 1:
-        raise JobError(f"neighbours is {neighbours}; give 1 or more")
-    if len(old) <= neighbours + 1:
-        raise InputError(f"{len(old)} records are too few for {neighbours} neighbours; give {neighbours + 2} or more")
-    return old, new
+
+    def mean(rows: slice) -> tuple[float, float]:
+        given, alone = zip(*(column.figures(rows) for column in defined), strict=True)
+        return float(np.mean(given)), float(np.mean(alone))
+
+    value, alone = mean(slice(None)) if defined else (math.nan, math.nan)
+    return figure.measured(
+        value,
+        records,
+        of,
+        interval=_interval(lambda rows: mean(rows)[0], value, records, least) if defined else (None, None),
+        baseline=alone if known else None,
+        note=note,
+        parts=known,
+        columns=len(known),  # the baseline tells how far the original's values spread
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -282,23 +221,7 @@ def _entropy(codes: npt.NDArray[np.int64]) -> float:
     return float(-(shares * np.log(shares)).sum()) + (len(counts) - 1) / (2 * len(codes))
 
 
-def _average(columns: Sequence[_NumberColumns | _Codes], records: int, least: float) -> Average:
-    """Mean of the columns' figures, and its interval from parts of the records."""
-    if not columns:
-        return Average(math.nan, None, None, math.nan)
-
-    def mean(rows: slice) -> tuple[float, float]:
-        given, alone = zip(*(column.figures(rows) for column in columns), strict=True)
-        return float(np.mean(given)), float(np.mean(alone))
-
-    value, alone = mean(slice(None))
-    low, high = _interval(lambda rows: mean(rows)[0], value, records, least)
-    return Average(value, low, high, alone)
-
-
-def _interval(
-    figure: Callable[[slice], float], value: float, records: int, least: float
-) -> tuple[float, float] | tuple[None, None]:
+def _interval(figure: Callable[[slice], float], value: float, records: int, least: float) -> Ends:
     """Ends of a 95 % interval; see the notes of `conditional_privacy`."""
     if records < BLOCKS * FEWEST_IN_BLOCK:
         return None, None
@@ -350,16 +273,9 @@ PAIRED_ROWS = 20_000  # Records that it is estimated from
 
 def _of_pairs(data: AttackData) -> Measured:
     pairs = require(data.pairs)
-    step = -(-len(pairs.original) // PAIRED_ROWS)
-    before, after = pairs.original[::step], pairs.released[::step]
-    found = conditional_privacy(before, after, pairs.names, categories=pairs.categories, records=data.rows)
-    return found.measurements()
+    some = slice(None, None, -(-len(pairs.original) // PAIRED_ROWS))
+    sample = replace(pairs, original=pairs.original[some], released=pairs.released[some])
+    return conditional_privacy(sample, of=data.rows)
 
 
-MEASURE = RiskMeasure(
-    "conditional_privacy",
-    "conditional privacy",
-    tuple(figure.key for figure in _FIGURES),
-    _of_pairs,
-    counts_units=True,
-)
+MEASURE = RiskMeasure("conditional_privacy", "conditional privacy", _FIGURES, _of_pairs, counts_units=True)

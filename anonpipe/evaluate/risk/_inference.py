@@ -9,10 +9,9 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from anonpipe.errors import InputError, JobError
-from anonpipe.evaluate.coding import Coding, middle_spread
+from anonpipe.errors import InputError
+from anonpipe.evaluate.coding import middle_spread
 from anonpipe.evaluate.measurement import (
     Audience,
     Figure,
@@ -23,26 +22,8 @@ from anonpipe.evaluate.measurement import (
     exact_share,
     grouped_share,
 )
-from anonpipe.evaluate.risk._guesses import (
-    FEWEST,
-    NEIGHBOURS,
-    SHARES,
-    Guesses,
-    agreed,
-    best_constant,
-    by_sureness,
-    guess_nearest,
-    surest,
-)
-from anonpipe.evaluate.risk._measure import (
-    AttackData,
-    Measured,
-    RiskMeasure,
-    StratumGuesses,
-    column_names,
-    records_of,
-    require,
-)
+from anonpipe.evaluate.risk._guesses import FEWEST, NEIGHBOURS, SHARES, agreed, best_constant, by_sureness, surest
+from anonpipe.evaluate.risk._measure import AttackData, InferenceTask, Measured, RiskMeasure, StratumGuesses, require
 from anonpipe.types import BoolArray, FloatArray
 
 _figure = partial(
@@ -240,30 +221,16 @@ def _largest(columns: Sequence[AttributeRisk]) -> tuple[float, float] | tuple[No
     return (max(low for low, _ in ends), max(high for _, high in ends)) if ends else (None, None)
 
 
-def attribute_inference(
-    released: npt.ArrayLike,
-    members: npt.ArrayLike,
-    controls: npt.ArrayLike,
-    *,
-    categories: Sequence[int] = (),
-    names: Sequence[str] | None = None,
-    columns: Sequence[int] | None = None,
-    tolerance: float = 0.1,
-    of: int | None = None,
-    found: Guesses | None = None,
-) -> AttributeInference:
+def attribute_inference(task: InferenceTask, *, tolerance: float = 0.1, of: int | None = None) -> AttributeInference:
     """Guess each column of members and of held-out records from all their other columns, by the closest record.
 
-    - `released`, `members`, `controls`: cells, shape (n_rows, n_columns), two columns or more: numbers as they are,
-      categories as codes, NaN for null.
-    - `categories`, `columns`: numbers of the columns that hold codes, and of those to guess; None for all.
+    - `task`: two columns or more. What is found is of a search of the whole release for members and then controls; of
+      a search of a sample that holds what became of the members the risk is somewhat too large, as fewer others are
+      close.
     - `tolerance`: largest error of a right guess of a number, in parts of the released column's `middle_spread`: of its
       standard deviation if it is normal. One dominant value makes the standard deviation so large that any guess is
       right. A null is right where a null is guessed.
     - `of`: members that there are, of which these are a sample; None for all.
-    - `found`: what a search of the whole release has found for members and then controls; `released` is a sample then,
-      of which scale and best constant are taken. None searches `released`: if that is a sample that holds what became
-      of the members, the risk is somewhat too large, as fewer others are close.
 
     *Distances.* A number counts by its z-score on the released scale, a category as much as one number on average: its
     dummies are scaled so that two released records differ by 2 in squares. Nulls of a number lie at its mean, with a
@@ -282,31 +249,22 @@ def attribute_inference(
     say no more of their own persons than of others, no more than 2.5 % show a risk above 0. Each upper end errs with a
     chance of 2.5 %: the largest is too low only if that of the column which is worst in truth is.
     """
-    if not (np.isfinite(tolerance) and tolerance >= 0):
-        raise JobError(f"tolerance={tolerance} was given; give 0 or a positive number")
-    tables = _checked(released, members, controls)
-    width = tables[0].shape[1]
-    secrets = tuple(range(width)) if columns is None else tuple(columns)
-    if not secrets or any(not 0 <= at < width for at in (*secrets, *categories)):
-        raise JobError(f"columns or categories name columns that do not exist, or none; there are {width}, from 0")
-    titles = column_names(names, width)
-    coded = [at in categories for at in range(width)]
-    asked = np.concatenate(tables[1:])
-    n = len(tables[1])
-    if found is not None and found.values.shape[:2] != asked.shape:
-        raise JobError("found holds a row for each member and control; leave it out")
-    closest = found or guess_nearest(tables[0], asked, Coding.of(tables[0], asked, categories))
+    asked, n, secrets = np.concatenate([task.members, task.controls]), len(task.members), task.columns
+    if not secrets or asked.shape[1] < 2:
+        raise InputError(
+            f"{len(secrets)} of {asked.shape[1]} columns are masked; it takes a masked column and another one"
+        )
     right = np.empty((len(asked), len(secrets)), dtype=np.bool_)
     constant, sure = [], []
     for place, at in enumerate(secrets):
-        values = tables[0][:, at]
-        allowed = 0.0 if coded[at] else tolerance * middle_spread(values)
-        right[:, place] = _right(closest.values[:, at, 0], asked[:, at], allowed)
+        values, found = task.released[:, at], task.found
+        allowed = 0.0 if at in task.categories else tolerance * middle_spread(values)
+        right[:, place] = _right(found.values[:, at, 0], asked[:, at], allowed)
         best = np.full(n, best_constant(values, allowed))
-        constant.append(float(_right(best, tables[1][:, at], allowed).mean()))
-        sure.append(_sure(closest.values[:, at], closest.squared[:, at], asked[:, at], allowed, n))
+        constant.append(float(_right(best, task.members[:, at], allowed).mean()))
+        sure.append(_sure(found.values[:, at], found.squared[:, at], asked[:, at], allowed, n))
     tail = 0.025 / (len(secrets) * (1 + len(SHARES)))
-    named = [titles[at] for at in secrets]
+    named = [task.names[at] for at in secrets]
     shares = [share for share in SHARES if share * min(n, len(asked) - n) >= FEWEST]
     return AttributeInference(
         tolerance=tolerance,
@@ -318,7 +276,7 @@ def attribute_inference(
         control=float(right[n:].mean()),
         records=n,
         controls=len(asked) - n,
-        of=records_of(of, n, "members"),
+        of=n if of is None else of,
         surest=tuple(_surest(share, named, sure, constant, tail) for share in shares),
         agree=(_all_agree([one.members for one in sure]), _all_agree([one.controls for one in sure])),
     )
@@ -379,16 +337,6 @@ def _all_agree(columns: Sequence[_Ordered]) -> tuple[float, float]:
     return float(agree.mean()), float(right[agree].mean()) if agree.any() else 0.0
 
 
-def _checked(*tables: npt.ArrayLike) -> list[FloatArray]:
-    found = [np.asarray(table, dtype=np.float64) for table in tables]
-    for name, table in zip(("released", "member", "held-out"), found, strict=True):
-        if table.ndim != 2 or not len(table) or table.shape[1] < 2 or table.shape[1] != found[0].shape[1]:
-            raise InputError(f"the {name} cells have shape {table.shape}; give rows of the same two columns or more")
-        if np.isinf(table).any():
-            raise InputError(f"the {name} cells have values that are infinite; give numbers, and NaN for null")
-    return found
-
-
 def _right(guesses: FloatArray, truth: FloatArray, allowed: float) -> BoolArray:
     # A guess at the very edge must not depend on rounding.
     right: BoolArray = (np.abs(guesses - truth) <= allowed * (1 + 1e-9)) | (np.isnan(guesses) & np.isnan(truth))
@@ -413,27 +361,11 @@ def _risk(
 
 
 def _of_release(data: AttackData) -> Measured:
-    guessed = require(data.guessed)
-    found = attribute_inference(
-        guessed.released,
-        guessed.members,
-        guessed.controls,
-        categories=guessed.categories,
-        names=guessed.names,
-        columns=guessed.columns,
-        of=data.rows,
-        found=guessed.found,
-    )
-    return found.measurements()
+    return attribute_inference(require(data.guessed), of=data.rows).measurements()
 
 
-MEASURE = RiskMeasure(
-    key="attribute_inference",
-    title="attribute inference",
-    figures=(_RISK.key, *(figure.key for figure in _SUREST.values()), _SUCCESS.key),
-    function=_of_release,
-    counts_units=True,
-)
+_FIGURES = (_RISK, *_SUREST.values(), _SUCCESS)
+MEASURE = RiskMeasure("attribute_inference", "attribute inference", _FIGURES, _of_release, counts_units=True)
 
 
 # --- Attack: who is found by the other columns is known by the stratum that the released record lies in ---------------
@@ -456,8 +388,6 @@ def stratum_risks(guesses: Mapping[str, StratumGuesses]) -> tuple[AttributeRisk,
 
 def stratum_inference(guesses: Mapping[str, StratumGuesses], of: int) -> tuple[Measurement, Measurement]:
     """Risk of the worst column, and the shares of right guesses of members and control; of so many persons."""
-    if not guesses:
-        raise JobError("no column makes strata; give one or more")
     columns = stratum_risks(guesses)
     worst = max(columns, key=lambda column: -math.inf if math.isnan(column.risk) else column.risk)
     guess = guesses[worst.name]
@@ -518,10 +448,5 @@ def _of_strata(data: AttackData) -> Measured | Reason:
     return Reason.ALL_GUESSED if math.isnan(risk.value) else (risk, success)
 
 
-STRATA = RiskMeasure(
-    key="strata",
-    title="inference of the stratum",
-    figures=(_STRATUM.key, _STRATUM_SUCCESS.key),
-    function=_of_strata,
-    counts_units=True,
-)
+_OF_STRATA = (_STRATUM, _STRATUM_SUCCESS)
+STRATA = RiskMeasure("strata", "inference of the stratum", _OF_STRATA, _of_strata, counts_units=True)

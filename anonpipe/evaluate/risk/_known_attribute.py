@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Literal, get_args
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
-import numpy.typing as npt
 
-from anonpipe.errors import InputError, JobError
-from anonpipe.evaluate.measurement import Audience, Curve, Figure, Measurement, Reason, beyond, grouped_share
-from anonpipe.evaluate.risk._measure import AttackData, Measured, RiskMeasure, column_names, records_of, require
-from anonpipe.evaluate.utility._tables import checked_tables
+from anonpipe.evaluate.measurement import Audience, Curve, Ends, Figure, Measurement, Reason, beyond, grouped_share
+from anonpipe.evaluate.risk._measure import AttackData, Measured, RiskMeasure, WholeGroups, require
 from anonpipe.kernels.points import sort_groups
 from anonpipe.types import FloatArray, IntArray
 
 Guess = Literal["closest", "moments", "mean"]
 
+TOLERANCE = 0.1  # Largest error of a recovered value, in units of the features
 
 _BY = {  # How the attacker guesses, and in short
     "closest": (
@@ -53,84 +51,84 @@ _POOLED = Figure(
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class RecoveredValues:
     """How well an attacker who knows the group recovers the values of a record."""
 
     figure: Figure  # What is measured, and in its note by what attacker
-    tolerance: float  # Largest error of a value that counts as recovered, in units of the features
-    share: float  # Share of values recovered, over records and columns
-    interval: tuple[float, float] | tuple[None, None]  # Of it, 95 % over groups; none where all records were attacked
-    # elsewhere, from_mean: the same share in another group (NaN for one group, or where none is tried), and of the mean
-    # of the released records, or of the own group where all others are known
-    elsewhere: float
-    from_mean: float
+    given: _Attacked
+    # own, mean, elsewhere: what was counted of the attack, of the mean of the released records (of the own group where
+    # all others are known), and in another group; None for one group, or where none is tried
+    own: _RecoveryTally
+    mean: _RecoveryTally
+    elsewhere: _RecoveryTally | None
     parts: tuple[tuple[str, float], ...]  # Name of each column, known or recovered, and the share of it
-    curve: Curve  # Shares recovered within `STEPS`, and those of the better baseline
-    # records, of: records attacked, and that there are
-    records: int
-    of: int
 
     @property
-    def baseline(self) -> float:
+    def share(self) -> float:
+        """Share of values recovered, over records and columns."""
+        return self.own.share
+
+    @property
+    def interval(self) -> Ends:
+        """Of it, 95 % over groups; none where all records were attacked."""
+        _, low, high = grouped_share(self.own.hits, self.own.trials)
+        return (low, high) if len(self.given.group) < self.given.records else (None, None)
+
+    @property
+    def better(self) -> _RecoveryTally:
         """The better of the guesses without what this attacker has."""
-        return float(np.nanmax([self.elsewhere, self.from_mean]))
+        return max((self.mean, self.elsewhere or self.mean), key=lambda tally: tally.share)
 
     def measurement(self) -> Measurement:
         """The share recovered, and its baseline."""
-        return self.figure.measured(
-            self.share,
-            self.records,
-            self.of,
-            interval=self.interval,
-            baseline=self.baseline,
-            note=self.figure.note.format(tolerance=self.tolerance),
-            parts=self.parts,
-            curves=(self.curve,),
+        curve = Curve("Values recovered", "error, sd", "share", STEPS, self.own.curve, self.better.curve)
+        note = self.figure.note.format(tolerance=self.given.tolerance)
+        return self._measured(
+            self.figure, self.share, self.interval, self.better.share, note, parts=self.parts, curves=(curve,)
         )
 
     def gained(self, figure: Figure, note: str = "") -> Measurement:
         """What is recovered beyond the baseline, of what that leaves, as a figure."""
-        value, interval = beyond(self.share, self.interval, self.baseline)
-        note = f"{note}The baseline is taken as it was measured."
-        return figure.measured(value, self.records, self.of, interval=interval, baseline=0.0, note=note)
+        value, interval = beyond(self.share, self.interval, self.better.share)
+        return self._measured(figure, value, interval, 0.0, f"{note}The baseline is taken as it was measured.")
+
+    def _measured(
+        self, figure: Figure, value: float, interval: Ends, baseline: float, note: str, **others: Any
+    ) -> Measurement:
+        sizes = len(self.given.group), self.given.records
+        return figure.measured(value, *sizes, interval=interval, baseline=baseline, note=note, **others)
 
 
-_GAIN = "own attack; (share - baseline) / (1 - baseline), as of attribute inference"
 _GAINED = Figure(
     "known_attribute.gained",
     "Values recovered from a person's group and one attribute, of those not recovered without the group",
     "share",
-    _GAIN,
+    "own attack; (share - baseline) / (1 - baseline), as of attribute inference",
     Audience.ENOUGH,
     baseline_is="no more than is recovered without the group",
 )
-_GAINED_TOGETHER = Figure(
-    "collusion.gained",
-    "Values recovered by all other members of a group, of those not recovered without it",
-    "share",
-    _GAIN,
-    Audience.ENOUGH,
+_GAINED_TOGETHER = replace(
+    _GAINED,
+    key="collusion.gained",
+    title="Values recovered by all other members of a group, of those not recovered without it",
     baseline_is="no more than the group's released mean tells",
 )
 
 
 def known_attribute(
-    original: npt.ArrayLike,
-    released: npt.ArrayLike,
-    labels: npt.ArrayLike,
+    groups: WholeGroups,
+    names: Sequence[str],
     *,
     rng: np.random.Generator,
     guess: Guess = "closest",
-    tolerance: float = 0.1,
-    names: Sequence[str] | None = None,
+    tolerance: float = TOLERANCE,
     of: int | None = None,
 ) -> RecoveredValues:
     """Attack every record of whole groups through each of its attributes in turn.
 
-    - `original`, `released`: finite features of the synthesized columns, shape (n_rows, width), width of 2 or more, on
-      one scale.
-    - `labels`: group of row i of both. The order of rows inside a group does not matter.
+    - `groups`: two features or more, on one scale, of columns of these names. The order of rows inside a group does not
+      matter.
     - `rng`: picks the other group of the baseline.
     - `guess`: `closest`: the released record of the group that is closest in the known attribute (equally close: the
       lower row). `moments`: see below. `mean`: the mean of the group's released records, which is the best of the three
@@ -151,12 +149,8 @@ def known_attribute(
 
     Time n · width² and, for moments, n · width · min(group, width); memory a few times the features.
     """
-    if guess not in get_args(Guess):
-        raise JobError(f"unknown guess {guess!r}; known are: {', '.join(get_args(Guess))}")
-    given = attacked(original, released, labels, tolerance, names, of)
+    given = _Attacked.of(groups, tolerance, of)
     width = given.original.shape[1]
-    if width < 2:
-        raise InputError("there is one column only; this attack needs one to know and one to guess")
     n_groups = len(given.sizes)
     guesser = {"closest": _by_closest, "moments": _by_moments, "mean": _by_mean}[guess](given)
     other = others(n_groups, rng)[given.group]
@@ -165,9 +159,10 @@ def known_attribute(
     by_known = []
     for known in range(width):
         rest = np.arange(width) != known
-        by_known.append((given.names[known], own.add(guesser(known, given.group)[:, rest])))
+        by_known.append((names[known], own.add(guesser(known, given.group)[:, rest])))
         elsewhere.add(guesser(known, other)[:, rest])
-    return given.recovered(_RECOVERED[guess], own, mean, by_known, elsewhere if n_groups > 1 else None)
+    tried = elsewhere if n_groups > 1 else None
+    return RecoveredValues(_RECOVERED[guess], given, own, mean, tried, tuple(by_known))
 
 
 def _of_groups(data: AttackData) -> Measured | Reason:
@@ -176,9 +171,8 @@ def _of_groups(data: AttackData) -> Measured | Reason:
     groups = require(data.groups)
     if len(np.unique(groups.labels)) < 2:
         return Reason.ONE_GROUP_SAMPLED
-    given = groups.original, groups.released, groups.labels
     found = [
-        known_attribute(*given, rng=data.rng(guess), guess=guess, names=data.features, of=data.rows)
+        known_attribute(groups, data.features, rng=data.rng(guess), guess=guess, of=data.rows)
         for guess in get_args(Guess)
     ]
     gains = [(one.gained(_GAINED).value, one) for one in found]
@@ -187,54 +181,41 @@ def _of_groups(data: AttackData) -> Measured | Reason:
     return [*(one.measurement() for one in found), best.gained(_GAINED, note)]
 
 
-MEASURE = RiskMeasure(
-    "known_attribute",
-    "attack through a known attribute",
-    (*(figure.key for figure in _RECOVERED.values()), _GAINED.key),
-    _of_groups,
-    counts_units=True,
-)
+_FIGURES = (*_RECOVERED.values(), _GAINED)
+MEASURE = RiskMeasure("known_attribute", "attack through a known attribute", _FIGURES, _of_groups, counts_units=True)
 
 
 # --- Attack: all members of a group but one pool their records and the release to find the last one's -----------------
 
 
 def collusion(
-    original: npt.ArrayLike,
-    released: npt.ArrayLike,
-    labels: npt.ArrayLike,
-    *,
-    tolerance: float = 0.1,
-    names: Sequence[str] | None = None,
-    of: int | None = None,
+    groups: WholeGroups, names: Sequence[str], *, tolerance: float = TOLERANCE, of: int | None = None
 ) -> RecoveredValues:
     """Guess every record of whole groups from the sum of the released ones and the records of all other members.
 
-    `original`, `released`, `labels`, `tolerance`, `names` and `of` are as for `known_attribute`; one column will do.
+    Parameters are as for `known_attribute`; one column will do.
 
     The guess for the last of n members is the sum of the released records less the originals of the others, so that its
     error is the change of the group's sum: nothing where sums are kept exactly, whatever the group's size, and n times
     the error of the mean otherwise. Where the sum is noisy a more careful attacker would lean towards the released
     mean, which is the baseline here.
     """
-    given = attacked(original, released, labels, tolerance, names, of)
+    given = _Attacked.of(groups, tolerance, of)
     changed = np.abs(given.sums(given.released) - given.sums(given.original))[given.group]
     pooled, alone = given.tally(), given.tally()
     pooled.add(changed)
     alone.add(np.abs(given.means(given.released)[given.group] - given.original))
-    by_column = (changed <= tolerance).mean(axis=0).tolist()
-    return given.recovered(_POOLED, pooled, alone, zip(given.names, by_column, strict=True))
+    by_column = zip(names, (changed <= tolerance).mean(axis=0).tolist(), strict=True)
+    return RecoveredValues(_POOLED, given, pooled, alone, None, tuple(by_column))
 
 
 def _by_collusion(data: AttackData) -> Measured:
-    groups = require(data.groups)
-    pooled = collusion(groups.original, groups.released, groups.labels, names=data.features, of=data.rows)
+    pooled = collusion(require(data.groups), data.features, of=data.rows)
     return [pooled.measurement(), pooled.gained(_GAINED_TOGETHER)]
 
 
-COLLUSION = RiskMeasure(
-    "collusion", "collusion of a group's members", (_POOLED.key, _GAINED_TOGETHER.key), _by_collusion
-)
+_TOGETHER = (_POOLED, _GAINED_TOGETHER)
+COLLUSION = RiskMeasure("collusion", "collusion of a group's members", _TOGETHER, _by_collusion)
 
 
 # --- How an attacker who knows the group and one attribute guesses the others: errors of all records at once ----------
@@ -379,9 +360,16 @@ class _Attacked:
     # order, starts: as from `anonpipe.kernels.points.sort_groups`
     order: IntArray
     starts: IntArray
-    names: tuple[str, ...]  # Of the columns
     tolerance: float  # Largest error of a recovered value
-    of: int  # Records that there are, of which these are some or all
+    records: int  # That there are, of which these are some or all
+
+    @classmethod
+    def of(cls, groups: WholeGroups, tolerance: float, of: int | None) -> Self:
+        """Groups that are numbered in any way."""
+        group = np.unique(groups.labels, return_inverse=True)[1].reshape(-1).astype(np.int64)
+        order, starts = sort_groups(group)
+        total = len(group) if of is None else of
+        return cls(groups.original, groups.released, group, order, starts, tolerance, total)
 
     @property
     def sizes(self) -> IntArray:
@@ -399,55 +387,6 @@ class _Attacked:
     def tally(self) -> _RecoveryTally:
         """Nothing counted yet."""
         return _RecoveryTally(self.group, len(self.sizes), self.tolerance)
-
-    def recovered(
-        self,
-        figure: Figure,
-        own: _RecoveryTally,
-        mean: _RecoveryTally,
-        parts: Iterable[tuple[str, float]],
-        elsewhere: _RecoveryTally | None = None,
-    ) -> RecoveredValues:
-        """What was counted of the attack, of the mean of released records, and in another group."""
-        share, *ends = grouped_share(own.hits, own.trials)
-        better = mean if elsewhere is None or elsewhere.share <= mean.share else elsewhere
-        return RecoveredValues(
-            figure=figure,
-            tolerance=self.tolerance,
-            share=share,
-            interval=(ends[0], ends[1]) if len(self.group) < self.of else (None, None),
-            elsewhere=math.nan if elsewhere is None else elsewhere.share,
-            from_mean=mean.share,
-            parts=tuple(parts),
-            curve=Curve("Values recovered", "error, sd", "share", STEPS, own.curve, better.curve),
-            records=len(self.group),
-            of=self.of,
-        )
-
-
-def attacked(
-    original: npt.ArrayLike,
-    released: npt.ArrayLike,
-    labels: npt.ArrayLike,
-    tolerance: float,
-    names: Sequence[str] | None,
-    of: int | None,
-) -> _Attacked:
-    """Check what was given."""
-    old, new = checked_tables(original, released, least_rows=1)
-    given = np.asarray(labels)
-    if len(old) != len(new):
-        raise InputError(f"there are {len(old)} original and {len(new)} released records; give whole groups of both")
-    if given.shape != (len(old),) or not np.issubdtype(given.dtype, np.integer):
-        raise InputError(
-            f"labels has shape {given.shape} and type {given.dtype}; give whole numbers of shape ({len(old)},)"
-        )
-    if not (np.isfinite(tolerance) and tolerance >= 0):
-        raise JobError(f"tolerance={tolerance} was given; give 0 or a positive number, in units of the features")
-    group = np.unique(given, return_inverse=True)[1].reshape(-1).astype(np.int64)
-    order, starts = sort_groups(group)
-    titles, total = column_names(names, old.shape[1]), records_of(of, len(old), "records attacked")
-    return _Attacked(old, new, group, order, starts, titles, tolerance, total)
 
 
 def others(n_groups: int, rng: np.random.Generator) -> IntArray:

@@ -6,27 +6,23 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from anonpipe.errors import InputError, JobError
-from anonpipe.evaluate.measurement import Audience, Curve, Figure, Measurement, wilson
+from anonpipe.errors import InputError
+from anonpipe.evaluate.measurement import Audience, Curve, Figure, Share, wilson
 from anonpipe.evaluate.risk._measure import AttackData, Measured, RiskMeasure
 from anonpipe.evaluate.risk._nearest import Nearest
-from anonpipe.evaluate.utility import Auc, auc
+from anonpipe.evaluate.utility import auc
 from anonpipe.types import BoolArray, FloatArray
+
+NEAREST = 5  # Matches between which the intruder wavers
+MARGIN = 0.05  # Excess of a cumulative share that counts as equal
 
 _FEWEST = 10  # Right and wrong matches from which on all three measures together can be judged
 
 _WORDS = {  # Of each measure what it is, and its axis
-    "distance": (
-        "Prediction distance",
-        "distance to the closest released record, in standard deviations a column",
-    ),
+    "distance": ("Prediction distance", "distance to the closest released record, in standard deviations a column"),
     "ambiguity": ("Prediction ambiguity", "distance to the closest over distance to the k-th closest"),
-    "uncertainty": (
-        "Prediction uncertainty",
-        "variance among the k closest, in squared standard deviations",
-    ),
+    "uncertainty": ("Prediction uncertainty", "variance among the k closest, in squared standard deviations"),
 }
 MEASURES = tuple(_WORDS)
 _PAPER = "Lasko & Vinterbo 2010, doi:10.1109/TKDE.2009.88, section "
@@ -72,7 +68,7 @@ class Predictions(NamedTuple):
     uncertainty: FloatArray
 
 
-def predictions(found: Nearest, k: int = 5) -> Predictions:
+def predictions(found: Nearest, k: int = NEAREST) -> Predictions:
     """How well the k nearest of some other records, with their values, predict each record; the authors take k = 5.
 
     - Distance: to the nearest, over the root of the number of columns (eq. 1).
@@ -82,12 +78,9 @@ def predictions(found: Nearest, k: int = 5) -> Predictions:
     - Uncertainty: variance of each column among the k nearest, averaged over columns; over k, as these are all there
       is, no sample.
     """
-    if k < 2:
-        raise JobError(f"k is {k}; give 2 or more")
-    if found.values is None or found.values.shape[1] < k:
-        raise InputError(f"fewer than {k} nearest records, or not their values, were searched; search {k} with values")
     if (found.rows[:, :k] < 0).any():
         raise InputError(f"there are fewer than {k} records to search; the measures of prediction need that many")
+    assert found.values is not None  # as it was asked for
     near = found.distances
     furthest = near[:, k - 1]
     ambiguity = np.divide(near[:, 0], furthest, out=np.ones(len(near)), where=furthest > 0)
@@ -96,127 +89,41 @@ def predictions(found: Nearest, k: int = 5) -> Predictions:
     return Predictions(near[:, 0] / found.values.shape[2] ** 0.5, ambiguity, uncertainty)
 
 
-@dataclass(frozen=True)
-class LaskoMeasures:
-    """How well a release predicts its own records, compared with others."""
-
-    excesses: tuple[Excess, ...]  # Of the three measures, in the order of `MEASURES`
-    right: int | None  # Queries whose nearest released record is the right one; None where nothing says which is right
-    by_group: bool  # Whether one of the own group counted as right
-    # How well each measure, and last all three together, tell right matches from wrong ones; empty where nothing says
-    # which is right
-    telling: tuple[Auc, ...]
-    # queries, records: records looked for, and that there are
-    queries: int
-    records: int
-    # k, margin: as given
-    k: int
-    margin: float
-
-    def measurements(self) -> tuple[Measurement, ...]:
-        """The excess of each measure with its curves, the match rate, and the areas under the curve."""
-        sizes, sampled = (self.queries, self.records), self.queries < self.records
-        found = []
-        for name, excess in zip(MEASURES, self.excesses, strict=True):
-            verdict = "within" if excess.value <= self.margin else "beyond"
-            note = (
-                "Largest excess of the cumulative share over that of the reference (the original without the record "
-                f"itself); {verdict} the margin of {self.margin:g} that is tolerated (p = {excess.p:.2g} for no more "
-                f"than it). Median {excess.median:.3g}, of the reference {excess.reference_median:.3g}; k = {self.k}."
-            )
-            interval = (excess.low, excess.high) if sampled else (None, None)
-            figure, curves = _EXCESSES[name], (excess.curve,)
-            found.append(figure.measured(excess.value, *sizes, interval=interval, note=note, curves=curves))
-        if self.right is None:
-            return tuple(found)
-        what = "comes from their own group" if self.by_group else "is their own"
-        figure = replace(_MATCH_RATE, title=f"{_MATCH_RATE.title} {what}")
-        interval = wilson(self.right, self.queries) if sampled else (None, None)
-        found.append(figure.measured(self.right / self.queries, *sizes, interval=interval))
-        unknown = f"Not defined: {self.right} of {self.queries} matches are right, and some of both kinds are needed."
-        for figure, area in zip(_AREAS.values(), self.telling, strict=True):
-            defined = np.isfinite(area.value)
-            interval = (area.low, area.high) if defined else (None, None)
-            found.append(
-                figure.measured(area.value, *sizes, interval=interval, baseline=0.5, note=None if defined else unknown)
-            )
-        return tuple(found)
-
-
-def lasko_measures(
-    found: Nearest,
-    reference: Nearest,
-    *,
-    records: int,
-    own_row: npt.ArrayLike | None = None,
-    own_group: npt.ArrayLike | None = None,
-    group_of_found: npt.ArrayLike | None = None,
-    k: int = 5,
-    margin: float = 0.05,
-) -> LaskoMeasures:
-    """The authors' measures of what a release tells of its own records.
+def excesses(found: Nearest, reference: Nearest, k: int = NEAREST) -> tuple[Excess, ...]:
+    """How much smaller each of `MEASURES` is of the release than of a reference.
 
     - `found`: the k or more nearest released records of the original records looked for, with their values, on
       standardised columns.
-    - `reference`: the k or more nearest of the same records among the originals, each without itself; or those of these
-      records in a table of other persons of the same number of records as the release.
-    - `records`: number of original records, of which those looked for are a random sample.
-    - `own_row`, `own_group`, `group_of_found`: as in `score_linkage`; the group is used where `own_row` is not given.
-      Without both there are no matches to be right.
-    - `k`: matches between which the intruder wavers, 2 or more.
-    - `margin`: excess of a cumulative share that counts as equal, 0 to 1.
+    - `reference`: those of the same records among the originals, each without itself; or those of these records in a
+      table of other persons of the same number of records as the release.
 
     Where all three distributions are no smaller than those of the reference, the release seems to tell no more of its
     subjects than a table of others would: evidence, not proof. Centroids have an uncertainty of 0 by design and never
     meet it there. A smaller reference table lies further off by itself, and flatters the release.
+    """
+    sides = zip(predictions(found, k), predictions(reference, k), _WORDS.values(), strict=True)
+    return tuple(excess(values, others, MARGIN, *words) for values, others, words in sides)
 
-    *All three together* is what the authors suspect to be better but did not try: a logistic regression of right on the
+
+def telling(found: Nearest, matched: BoolArray, k: int = NEAREST) -> tuple[Share, ...]:
+    """How well each measure, and last all three together, tell right matches from wrong ones.
+
+    All three together is what the authors suspect to be better but did not try: a logistic regression of right on the
     three, by ranks, in five folds.
     """
-    if not 0 <= margin <= 1:
-        raise JobError(f"margin is {margin}; give a share from 0 to 1")
-    queries = len(found.rows)
-    if queries == 0 or len(reference.rows) == 0 or records < queries:
-        raise JobError(
-            f"{queries} records of {records} are held against {len(reference.rows)}; give one or more, of all there are"
-        )
-    ours, theirs = predictions(found, k), predictions(reference, k)
-    sides = zip(ours, theirs, _WORDS.values(), strict=True)
-    excesses = tuple(excess(values, others, margin, *words) for values, others, words in sides)
-    matched = _matched(found, own_row, own_group, group_of_found)
-    telling: tuple[Auc, ...] = ()
-    if matched is not None:
-        telling = (*(_telling_apart(-values, matched) for values in ours), _together(ours, matched))
-    right = None if matched is None else int(matched.sum())
-    return LaskoMeasures(excesses, right, own_row is None, telling, queries, records, k, margin)
+    ours = predictions(found, k)
+    return (*(_telling_apart(-values, matched) for values in ours), _together(ours, matched))
 
 
-def _matched(
-    found: Nearest, own_row: npt.ArrayLike | None, own_group: npt.ArrayLike | None, group_of_found: npt.ArrayLike | None
-) -> BoolArray | None:
-    """Whether the nearest released record is right, where something says so."""
-    if own_row is None and own_group is None:
-        return None
-    if own_row is None and group_of_found is None:
-        raise JobError("own_group was given without group_of_found; give both")
-    if own_row is not None:
-        nearest, own = found.rows[:, 0], np.asarray(own_row)
-    else:
-        nearest, own = np.asarray(group_of_found)[:, 0], np.asarray(own_group)
-    if own.shape != nearest.shape or len(own) != len(found.rows):
-        raise JobError(f"matches of shape {nearest.shape} and truths of shape {own.shape} do not fit; give one a query")
-    return np.asarray((nearest == own) & (own >= 0))
+_UNKNOWN = Share(float("nan"), float("nan"), float("nan"))
 
 
-_UNKNOWN = Auc(float("nan"), float("nan"), float("nan"))
-
-
-def _telling_apart(scores: FloatArray, matched: BoolArray) -> Auc:
+def _telling_apart(scores: FloatArray, matched: BoolArray) -> Share:
     """Area under the curve, unknown where all matches are right or all are wrong."""
     return _UNKNOWN if matched.all() or not matched.any() else auc(scores[matched], scores[~matched])
 
 
-def _together(measures: Predictions, matched: BoolArray) -> Auc:
+def _together(measures: Predictions, matched: BoolArray) -> Share:
     """Area under the curve of a logistic regression on all three, each record judged by a model of other folds."""
     if min(int(matched.sum()), int((~matched).sum())) < _FEWEST:
         return _UNKNOWN
@@ -237,23 +144,46 @@ def _together(measures: Predictions, matched: BoolArray) -> Auc:
 
 
 def _of_release(data: AttackData) -> Measured:
-    found = lasko_measures(
-        data.released.nearest,
-        data.original.nearest,
-        own_row=data.own_row,
-        own_group=data.own_group,
-        group_of_found=data.released.groups if data.grouped else None,
-        records=data.rows,
-    )
-    return found.measurements()
+    """The excess of each measure with its curves, the match rate, and the areas under the curve."""
+    near, sizes = data.released.nearest, (len(data.released.nearest.rows), data.rows)
+    sampled, found = sizes[0] < sizes[1], []
+    for figure, each in zip(_EXCESSES.values(), excesses(near, data.original.nearest), strict=True):
+        verdict = "within" if each.value <= MARGIN else "beyond"
+        note = (
+            "Largest excess of the cumulative share over that of the reference (the original without the record "
+            f"itself); {verdict} the margin of {MARGIN:g} that is tolerated (p = {each.p:.2g} for no more "
+            f"than it). Median {each.median:.3g}, of the reference {each.reference_median:.3g}; k = {NEAREST}."
+        )
+        interval = (each.low, each.high) if sampled else (None, None)
+        found.append(figure.measured(each.value, *sizes, interval=interval, note=note, curves=(each.curve,)))
+    if (matched := _matched(data)) is None:
+        return found
+    right, what = int(matched.sum()), "comes from their own group" if data.own_row is None else "is their own"
+    rate = replace(_MATCH_RATE, title=f"{_MATCH_RATE.title} {what}")
+    interval = wilson(right, sizes[0]) if sampled else (None, None)
+    found.append(rate.measured(right / sizes[0], *sizes, interval=interval))
+    unknown = f"Not defined: {right} of {sizes[0]} matches are right, and some of both kinds are needed."
+    for figure, area in zip(_AREAS.values(), telling(near, matched), strict=True):
+        defined = np.isfinite(area.value)
+        interval = (area.low, area.high) if defined else (None, None)
+        found.append(
+            figure.measured(area.value, *sizes, interval=interval, baseline=0.5, note=None if defined else unknown)
+        )
+    return found
 
 
-MEASURE = RiskMeasure(
-    key="lasko",
-    title="prediction distance, ambiguity and uncertainty",
-    figures=tuple(figure.key for figure in (*_EXCESSES.values(), _MATCH_RATE, *_AREAS.values())),
-    function=_of_release,
-)
+def _matched(data: AttackData) -> BoolArray | None:
+    """Whether the nearest released record is the own, or of the own group, where something says so."""
+    near = data.released
+    if data.own_row is not None:
+        return np.asarray((near.nearest.rows[:, 0] == data.own_row) & (data.own_row >= 0))
+    if data.own_group is None or near.groups is None:
+        return None
+    return np.asarray((near.groups[:, 0] == data.own_group) & (data.own_group >= 0))
+
+
+_FIGURES = (*_EXCESSES.values(), _MATCH_RATE, *_AREAS.values())
+MEASURE = RiskMeasure("lasko", "prediction distance, ambiguity and uncertainty", _FIGURES, _of_release)
 
 
 # --- How much smaller the values of a release are than those of a reference: a one-sided test with a margin -----------

@@ -27,7 +27,6 @@ from anonpipe.evaluate.risk._measure import (
     Measured,
     NearestMatches,
     RiskMeasure,
-    records_of,
     require,
 )
 from anonpipe.evaluate.risk._nearest import Nearest
@@ -43,33 +42,45 @@ RATE = "reidentification_rate"
 _FAMILIES: dict[Basis, tuple[str, str]] = {
     "distances": ("linkage", "Pagliuca & Seri 1999; Domingo-Ferrer & Torra 2001; Li & Sarkar 2013, section 6.1"),
     "ranks": ("rank_linkage", "Muralidhar & Domingo-Ferrer 2016, doi:10.1007/978-3-319-45381-1_17"),
-    "Mahalanobis distances": (
-        "mahalanobis_linkage",
-        "Torra, Abowd & Domingo-Ferrer 2006, doi:10.1007/11930242_20",
-    ),
+    "Mahalanobis distances": ("mahalanobis_linkage", "Torra, Abowd & Domingo-Ferrer 2006, doi:10.1007/11930242_20"),
+}
+_TITLES = {
+    "first": "linked to their own released record",
+    "first_or_second": "with their own released record as the nearest or second nearest",
+    "group": "linked to a released record of their own group",
+}
+_LINKED = {
+    (basis, name): Figure(
+        RATE if (basis, name) == ("distances", "first") else f"{family}.{name}",
+        f"Records {title} (by {basis})",
+        "share",
+        source,
+        Audience.ENOUGH,
+        baseline_is="a blind guess",
+    )
+    for basis, (family, source) in _FAMILIES.items()
+    for name, title in _TITLES.items()
+    if (basis, name) != ("Mahalanobis distances", "group")  # which is found no better so
 }
 _KNOWS = "The intruder is taken to know all released columns of the original record exactly"
 
 
 def score_linkage(
     found: Nearest,
-    own_row: npt.ArrayLike | None = None,
-    own_group: npt.ArrayLike | None = None,
-    group_of_found: npt.ArrayLike | None = None,
+    own_row: IntArray | None = None,
+    own_group: IntArray | None = None,
+    groups: IntArray | None = None,
+    sizes: IntArray | None = None,
     *,
-    released: int,
-    group_sizes: npt.ArrayLike | None = None,
-    records: int | None = None,
+    rows: int,
     basis: Basis = "distances",
 ) -> list[Measurement]:
-    """Score what a search of a release of so many records has found: own record first, first or second, own group.
+    """Score what a search of a release of so many rows has found: own record first, first or second, own group.
 
     - `found`: the two or more nearest released records of each record looked for.
     - `own_row`: number of the released record that was made from the record, -1 where none was released. None where
       released records have no single source each, as those that are drawn for a group.
-    - `own_group`, `group_sizes`: group of each record, and number of released records in it.
-    - `group_of_found`: group of the found records, shape (n_queries, 1 or more).
-    - `records`: number of original records, of which those looked for are a random sample; None for all.
+    - `own_group`, `sizes`: group of each record, and number of released records in it; `groups`: of the found records.
 
     *Direction.* Here a known person is looked for in the release. In the papers each released record looks for its
     original: for that, search the originals with the released records. The two shares differ a little.
@@ -82,50 +93,23 @@ def score_linkage(
     Pagliuca & Seri (1999), Some results of individual ranking method on the system of enterprise accounts annual
     survey, Esprit SDC project; others: see `_FAMILIES`.
     """
-    queries, (family, source) = len(found.rows), _FAMILIES[basis]
-    if queries == 0 or released < 1:
-        raise JobError(f"{queries} records are looked for among {released}; give one or more of both")
-    if own_row is None and own_group is None:
-        raise JobError("neither own_row nor own_group was given, so that nothing can be scored; give one or both")
-    total = records_of(records, queries, "records looked for")
+    queries = len(found.rows)
 
-    def measured(name: str, title: str, linked: int, chance: float, note: str = "") -> Measurement:
-        key = RATE if (basis, name) == ("distances", "first") else f"{family}.{name}"
-        title = f"Records {title} (by {basis})"
-        figure = Figure(key, title, "share", source, Audience.ENOUGH, baseline_is="a blind guess")
-        interval = (None, None) if queries >= total else wilson(linked, queries)
-        note = f"{_KNOWS}{note}."
-        return figure.measured(linked / queries, queries, total, interval=interval, baseline=chance, note=note)
+    def measured(name: str, linked: int, chance: float, note: str = "") -> Measurement:
+        interval = (None, None) if queries >= rows else wilson(linked, queries)
+        figure, note = _LINKED[basis, name], f"{_KNOWS}{note}."
+        return figure.measured(linked / queries, queries, rows, interval=interval, baseline=chance, note=note)
 
     scored = []
     if own_row is not None:
-        if found.rows.shape[1] < 2:
-            raise JobError("only the nearest record of each was searched; search two or more")
-        own = _numbers(own_row, queries, "own_row")
-        hits = (found.rows[:, :2] == own[:, None]) & (own >= 0)[:, None]
-        first, either = int(hits[:, 0].sum()), int(hits.any(axis=1).sum())
-        scored.append(measured("first", "linked to their own released record", first, 1.0 / released))
-        title = "with their own released record as the nearest or second nearest"
-        scored.append(measured("first_or_second", title, either, min(1.0, 2.0 / released)))
-    if own_group is not None:
-        if group_of_found is None or group_sizes is None:
-            raise JobError("own_group was given without group_of_found or group_sizes; give all three")
-        groups = np.asarray(group_of_found, dtype=np.int64)
-        if groups.ndim != 2 or len(groups) != queries or groups.shape[1] < 1:
-            raise JobError(f"group_of_found has shape {groups.shape}; give a group for each record that was found")
-        linked = int((groups[:, 0] == _numbers(own_group, queries, "own_group")).sum())
-        chance = float(_numbers(group_sizes, queries, "group_sizes").mean()) / released
+        hits = (found.rows[:, :2] == own_row[:, None]) & (own_row >= 0)[:, None]
+        scored.append(measured("first", int(hits[:, 0].sum()), 1.0 / rows))
+        scored.append(measured("first_or_second", int(hits.any(axis=1).sum()), min(1.0, 2.0 / rows)))
+    if own_group is not None and groups is not None and sizes is not None:
+        linked, chance = int((groups[:, 0] == own_group).sum()), float(sizes.mean()) / rows
         note = ". Released records have no single source each, so that only the group can be found"
-        title = "linked to a released record of their own group"
-        scored.append(measured("group", title, linked, chance, "" if own_row is not None else note))
+        scored.append(measured("group", linked, chance, "" if own_row is not None else note))
     return scored
-
-
-def _numbers(values: npt.ArrayLike, count: int, name: str) -> IntArray:
-    numbers = np.asarray(values)
-    if numbers.shape != (count,) or numbers.dtype.kind not in "iu":
-        raise JobError(f"{name} has shape {numbers.shape} and type {numbers.dtype}; give {count} whole numbers")
-    return numbers.astype(np.int64)
 
 
 def _by_distances(data: AttackData) -> Measured | Reason:
@@ -188,31 +172,20 @@ def _whitened(data: AttackData) -> Measured | Reason:
 
 
 def _scored(data: AttackData, found: NearestMatches, basis: Basis) -> list[Measurement]:
-    groups, sizes = (found.groups, data.own_size) if data.grouped else (None, None)
-    return score_linkage(
-        found.nearest,
-        data.own_row,
-        data.own_group,
-        groups,
-        released=data.rows,
-        group_sizes=sizes,
-        basis=basis,
-        records=data.rows,
-    )
+    truth = data.own_row, data.own_group, found.groups if data.grouped else None, data.own_size
+    return score_linkage(found.nearest, *truth, rows=data.rows, basis=basis)
 
 
 def _measure(
-    key: str, title: str, figures: Sequence[str], function: Callable[[AttackData], Measured | Reason]
+    key: str, basis: Basis, function: Callable[[AttackData], Measured | Reason], *others: Figure
 ) -> RiskMeasure:
-    return RiskMeasure(key, f"record linkage by {title}", tuple(figures), function, counts_units=True)
+    figures = [figure for (of, _), figure in _LINKED.items() if of == basis]
+    return RiskMeasure(key, f"record linkage by {basis}", (*figures, *others), function, counts_units=True)
 
 
-_OF_DISTANCES = (RATE, "linkage.first_or_second", "linkage.group", *(figure.key for figure in _SUREST.values()))
-MEASURE = _measure("linkage", "distances", _OF_DISTANCES, _by_distances)
-_OF_RANKS = ("rank_linkage.first", "rank_linkage.first_or_second", "rank_linkage.group")
-RANKS = _measure("rank_linkage", "ranks", _OF_RANKS, _by_ranks)
-_OF_WHITENED = ("mahalanobis_linkage.first", "mahalanobis_linkage.first_or_second")
-WHITENED = _measure("mahalanobis_linkage", "Mahalanobis distances", _OF_WHITENED, _whitened)
+MEASURE = _measure("linkage", "distances", _by_distances, *_SUREST.values())
+RANKS = _measure("rank_linkage", "ranks", _by_ranks)
+WHITENED = _measure("mahalanobis_linkage", "Mahalanobis distances", _whitened)
 
 
 # --- Links to persons where an intruder can find a group, but no released record has a single source in it ------------
@@ -394,7 +367,7 @@ def _by_assignment(data: AttackData) -> Measured:
     return [assignment(require(data.assigned), of=data.rows)]
 
 
-ASSIGNMENT = RiskMeasure("assignment", "record linkage by assignment", (_ASSIGNED.key,), _by_assignment)
+ASSIGNMENT = RiskMeasure("assignment", "record linkage by assignment", (_ASSIGNED,), _by_assignment)
 
 
 # --- Attack: two tables that have different columns of the same persons are joined by way of the release --------------
@@ -440,4 +413,4 @@ def _by_halves(data: AttackData) -> Measured:
     return [linkability(*require(data.halves), of=data.rows)]
 
 
-LINKABILITY = RiskMeasure("linkability", "linkability", (_LINKABILITY.key,), _by_halves, counts_units=True)
+LINKABILITY = RiskMeasure("linkability", "linkability", (_LINKABILITY,), _by_halves, counts_units=True)

@@ -9,8 +9,8 @@ from typing import Literal, NamedTuple, Self, TypeVar
 
 import numpy as np
 
-from anonpipe.errors import AnonpipeError, JobError
-from anonpipe.evaluate.measurement import Measurement, Reason
+from anonpipe.errors import AnonpipeError
+from anonpipe.evaluate.measurement import Figure, Measurement, Reason
 from anonpipe.evaluate.risk._guesses import Guesses
 from anonpipe.evaluate.risk._nearest import Nearest
 from anonpipe.methods.grouping import ClassDisclosure
@@ -26,12 +26,16 @@ class RiskMeasure:
 
     key: str  # Its own name; `unmeasured.KEY` is the check where it was not measured
     title: str  # What it is, in words for that check
-    # Names of its figures; `*` stands for the name of a class column. Not every release has all of them.
-    figures: tuple[str, ...]
+    figures: tuple[Figure, ...]  # Not every release has all; in a key `*` stands for a name of the job's
     # `function(data)`: its figures of a release, or why there are none
     function: Callable[[AttackData], Measured | Reason]
     # Whether it still means what it says where persons have several rows, of which it is given one; else not measured
     counts_units: bool = False
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Names of its figures."""
+        return tuple(figure.key for figure in self.figures)
 
     def of(self, data: AttackData) -> Measured | Reason:
         """The figures of a release, or why there are none."""
@@ -40,8 +44,8 @@ class RiskMeasure:
         except MissingError as missing:
             found = missing.reason
         names = [] if isinstance(found, Reason) else [one.name for one in found]
-        if any(not any(fnmatchcase(name, known) for known in self.figures) for name in names):
-            raise AnonpipeError(f"{self.key} gave other figures than {', '.join(self.figures)}; please report this")
+        if any(not any(fnmatchcase(name, known) for known in self.keys) for name in names):
+            raise AnonpipeError(f"{self.key} gave other figures than {', '.join(self.keys)}; please report this")
         return found
 
 
@@ -57,24 +61,6 @@ def require(part: Given | Reason) -> Given:
     if isinstance(part, Reason):
         raise MissingError(part)
     return part
-
-
-def column_names(names: Sequence[str] | None, width: int) -> tuple[str, ...]:
-    """`names`, or made-up ones."""
-    if names is None:
-        return tuple(f"column {at}" for at in range(width))
-    if len(names) != width:
-        raise JobError(f"{len(names)} names were given for {width} columns; give one for each")
-    return tuple(names)
-
-
-def records_of(of: int | None, given: int, what: str) -> int:
-    """`of`, or the number given."""
-    if of is None:
-        return given
-    if of < given:
-        raise JobError(f"of={of} was given for {given} {what}; give the number that there are, {given} or more")
-    return of
 
 
 # --- What attacks are given of a release ----------------------------------------------
@@ -164,14 +150,20 @@ class AttackScenario:
     """What comes of looking for persons by a few columns."""
 
     knows: Sequence[str]  # Names of these columns
-    # Persons or other units of each class of the original: alike in these columns. Of large tables some of the classes
+    # Persons (or other units; records where each is one) of each class of the original: alike in these columns. All
+    # classes, or of large tables a random choice
     sizes: IntArray
-    persons: IntArray | None  # For how many persons each size counts; None for those of the class
-    own: IntArray  # Size of the class of each record looked for; 0 where it is not among them
-    chances: FloatArray | Reason  # With what chance the link of each by these columns is right
-    sampling_fraction: float | None  # Share of the population that is in the original; None for not declared
-    of: int  # Persons that there are, a person of several classes counting in each
-    weights: FloatArray | None = None  # Sum of the survey weights of each class; None for none
+    # For how many persons each size counts; None for those of the class. One each where values are known within limits:
+    # then each person has a class of its own, of all who are near enough
+    persons: IntArray | None = None
+    # own, chances: size of the class of each record looked for, 0 where it is not among `sizes`, and with what chance
+    # its link is right
+    own: IntArray | None = None
+    chances: FloatArray | Reason = Reason.ONLY_A_RUN
+    sampling_fraction: float | None = None  # Share of the population that is in the original; None for not declared
+    of: int = 0  # Persons that there are, a person of several classes counting in each; 0 for those of `sizes`
+    # Sum of the survey weights of each class, which estimates its persons in the population; None for none
+    weights: FloatArray | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,7 +215,9 @@ class AttackData:
     numbers: tuple[Sequence[str], FloatArray]  # Names and original values of masked numbers and dates, NaN for null
     # Which of the nearest are indistinguishable, where records are in groups and made from none alone
     alike: EquivalenceClasses | None = None
-    assigned: FloatArray | Reason  # Right links of some cells where all is assigned at once, as of `assigned_cells`
+    assigned: FloatArray | Reason = (
+        Reason.ONLY_A_RUN
+    )  # Right links of some cells where all is assigned at once, as of `assigned_cells`
     held: NearestMatches | Reason  # The nearest released records of held-out ones
     # Mean distances to the nearest record of each copy of the release, of those looked for and of held-out ones; None
     # of one copy
@@ -233,13 +227,13 @@ class AttackData:
     # Whether both halves of a record lead to the same released one, of those looked for and of those held out
     halves: tuple[BoolArray, BoolArray] | Reason
     pairs: Pairs | Reason  # A paired sample
-    groups: WholeGroups | Reason  # Some whole groups
-    classes: Mapping[str, ClassShares] | Reason  # What groups tell of the class columns
-    strata: Mapping[str, StratumGuesses] | Reason  # Guesses of the columns that make the strata
+    groups: WholeGroups | Reason = Reason.ONLY_A_RUN  # Some whole groups
+    classes: Mapping[str, ClassShares] | Reason = Reason.ONLY_A_RUN  # What groups tell of the class columns
+    strata: Mapping[str, StratumGuesses] | Reason = Reason.ONLY_A_RUN  # Guesses of the columns that make the strata
     scenarios: Mapping[str, AttackScenario] | Reason
     # Records whose moments are kept, of the smallest such part, and their columns
-    moments: tuple[int, EffectiveDimension] | Reason
-    smallest_group: int | Reason | None  # Its records; None where the whole table is one group
+    moments: tuple[int, EffectiveDimension] | Reason = Reason.ONLY_A_RUN
+    smallest_group: int | Reason | None = Reason.ONLY_A_RUN  # Its records; None where the whole table is one group
     link: Link  # What ties a released record to one person; see `link_by`
     exact_moments: bool = False  # Whether mean and scatter of every group are kept exactly
     own_columns: int = 0  # Columns of which each released record keeps one person's values

@@ -13,10 +13,16 @@ from scipy.special import betaincinv, expit, fdtrc, logit, ndtr, ndtri  # `scipy
 
 from anonpipe.errors import InputError
 from anonpipe.evaluate.coding import Coding, spread
-from anonpipe.evaluate.measurement import Audience, Figure, Measurement, Reason, difference, wilson
-from anonpipe.evaluate.risk._guesses import Guesses
-from anonpipe.evaluate.risk._measure import AttackData, EffectiveDimension, Measured, RiskMeasure, records_of, require
-from anonpipe.evaluate.utility import Auc, auc
+from anonpipe.evaluate.measurement import Audience, Figure, Measurement, Reason, Share, difference, wilson
+from anonpipe.evaluate.risk._measure import (
+    AttackData,
+    EffectiveDimension,
+    InferenceTask,
+    Measured,
+    RiskMeasure,
+    require,
+)
+from anonpipe.evaluate.utility import auc
 from anonpipe.types import FloatArray
 
 FALSE_ALARMS = 0.01  # Share of persons outside that the careful attacker takes for members
@@ -26,15 +32,26 @@ _NOTE = (
     "a trained classifier, which is measured too, may do better."
 )
 
+_CARLINI = "Carlini et al. (2022), doi:10.1109/SP46214.2022.9833649"
+_HOMER = "Homer et al. (2008), doi:10.1371/journal.pgen.1000167"
 
-_AUC = Figure(
-    "membership_auc",
-    "Membership inference by distance (AUC)",
-    "probability",
-    "Yeom et al. (2018), doi:10.1109/CSF.2018.00027; Carlini et al. (2022), doi:10.1109/SP46214.2022.9833649",
-    Audience.ENOUGH,
-    better="near baseline",
-    baseline_is="guessing",
+_AUC, _TRAINED, _TRACED, _COUNTED, _EXPECTED = (
+    Figure(
+        key,
+        f"Membership inference by {by} (AUC)",
+        "probability",
+        source,
+        Audience.ENOUGH,
+        better="near baseline",
+        baseline_is="guessing",
+    )
+    for key, by, source in (
+        ("membership_auc", "distance", f"Yeom et al. (2018), doi:10.1109/CSF.2018.00027; {_CARLINI}"),
+        ("membership.trained_auc", "a trained classifier", f"Shokri et al. (2017), doi:10.1109/SP.2017.41; {_CARLINI}"),
+        ("membership.traced_auc", "means and covariances", f"{_HOMER}; Dwork et al. (2015), doi:10.1109/FOCS.2015.46"),
+        ("membership.counted_auc", "counts of single values", f"{_HOMER}, of values in place of alleles"),
+        ("membership.expected", "distance from the mean, expected", "Hotelling 1931; Tracy, Young & Mason 1992"),
+    )
 )
 _ADVANTAGE = replace(
     _AUC,
@@ -44,36 +61,8 @@ _ADVANTAGE = replace(
     better="lower",
     note=f"Threshold learnt on one half of the persons and used on the other, both ways. {_NOTE}",
 )
-_AT_FEW_ALARMS = replace(
-    _ADVANTAGE,
-    key="membership.found_at_1_percent",
-    title="Members recognised at a false positive rate of 1 %",
-    note=_NOTE,
-)
-_TRAINED = replace(
-    _AUC,
-    key="membership.trained_auc",
-    title="Membership inference by a trained classifier (AUC)",
-    source="Shokri et al. (2017), doi:10.1109/SP.2017.41; Carlini et al. (2022), doi:10.1109/SP46214.2022.9833649",
-)
-_TRACED = replace(
-    _AUC,
-    key="membership.traced_auc",
-    title="Membership inference by means and covariances (AUC)",
-    source="Homer et al. (2008), doi:10.1371/journal.pgen.1000167; Dwork et al. (2015), doi:10.1109/FOCS.2015.46",
-)
-_COUNTED = replace(
-    _AUC,
-    key="membership.counted_auc",
-    title="Membership inference by counts of single values (AUC)",
-    source="Homer et al. (2008), doi:10.1371/journal.pgen.1000167, of values in place of alleles",
-)
-_EXPECTED = replace(
-    _AUC,
-    key="membership.expected",
-    title="Membership inference by distance from the mean, expected (AUC)",
-    source="Hotelling 1931; Tracy, Young & Mason 1992",
-)
+_RECOGNISED = "Members recognised at a false positive rate of 1 %"
+_AT_FEW_ALARMS = replace(_ADVANTAGE, key="membership.found_at_1_percent", title=_RECOGNISED, note=_NOTE)
 
 
 def membership(members: npt.ArrayLike, held_out: npt.ArrayLike, *, of: int | None = None) -> tuple[Measurement, ...]:
@@ -87,14 +76,14 @@ def membership(members: npt.ArrayLike, held_out: npt.ArrayLike, *, of: int | Non
     second one of each side and used on the others, then the other way round (of equally good ones the smallest
     distance).
     """
-    inside, outside = _checked(members, "members"), _checked(held_out, "held-out records")
+    inside, outside = (np.asarray(side, dtype=np.float64) for side in (members, held_out))
     taken, alarms = 0, 0
     for half in (0, 1):
         threshold = _best_threshold(inside[half::2], outside[half::2])
         taken += int((inside[1 - half :: 2] <= threshold).sum())
         alarms += int((outside[1 - half :: 2] <= threshold).sum())
     n, m = len(inside), len(outside)
-    sizes = min(n, m), records_of(of, n, "members")
+    sizes = min(n, m), n if of is None else of
     allowed = int(FALSE_ALARMS * m)  # others who may be accused
     hits = int((inside < np.sort(outside)[allowed]).sum()) if allowed else 0
     too_few = f"Not defined: only {m} persons held out, 100 needed."
@@ -109,13 +98,6 @@ def membership(members: npt.ArrayLike, held_out: npt.ArrayLike, *, of: int | Non
             note=None if allowed else too_few,
         ),
     )
-
-
-def _checked(distances: npt.ArrayLike, what: str) -> FloatArray:
-    found = np.asarray(distances, dtype=np.float64)
-    if found.ndim != 1 or len(found) < 2 or not np.isfinite(found).all() or found.min() < 0:
-        raise InputError(f"the distances of {what} have shape {found.shape}; give two or more, finite and 0 or more")
-    return found
 
 
 def _best_threshold(inside: FloatArray, outside: FloatArray) -> float:
@@ -138,13 +120,8 @@ def _of_release(data: AttackData) -> Measured:
     return (*max(found, key=lambda figures: figures[0].value), *_by_other_persons(data))
 
 
-MEASURE = RiskMeasure(
-    "membership",
-    "membership inference",
-    tuple(figure.key for figure in (_AUC, _ADVANTAGE, _AT_FEW_ALARMS, _TRAINED, _TRACED, _COUNTED)),
-    _of_release,
-    counts_units=True,
-)
+_FIGURES = (_AUC, _ADVANTAGE, _AT_FEW_ALARMS, _TRAINED, _TRACED, _COUNTED)
+MEASURE = RiskMeasure("membership", "membership inference", _FIGURES, _of_release, counts_units=True)
 
 
 # --- Attack: a classifier is trained to tell who was in the original table, by what the release says of each column ---
@@ -155,7 +132,7 @@ _FOLDS, _TREES = 5, 40
 _WIDER = 1.5  # Square root of (1/5 + 1/4) / (1/5): how much wider intervals are as folds learn from each other
 
 
-def signs(released: FloatArray, asked: FloatArray, found: Guesses, categories: Sequence[int]) -> FloatArray:
+def signs(task: InferenceTask) -> FloatArray:
     """What the release shows of each record, as numbers for a classifier; shape (n_asked, 3 · n_columns).
 
     Of each column: how far its closest released record in all other columns is, by itself and as a share of the last of
@@ -163,13 +140,13 @@ def signs(released: FloatArray, asked: FloatArray, found: Guesses, categories: S
     categories 0 or 1, and a null is as far as another category). Not where the record itself lies: by that two samples
     of one population differ, too.
     """
-    columns = []
+    columns, asked, found = [], np.concatenate([task.members, task.controls]), task.found
     for at in range(asked.shape[1]):
         own, guess = asked[:, at], found.values[:, at, 0]
-        if at in categories:
+        if at in task.categories:
             off = (own != guess).astype(np.float64)
         else:
-            off = np.abs(own - guess) / (spread(released[:, at]) or 1.0)
+            off = np.abs(own - guess) / (spread(task.released[:, at]) or 1.0)
         off = np.where(np.isnan(own) & np.isnan(guess), 0.0, np.where(np.isnan(off), 1.0, off))
         near, last = found.squared[:, at, 0], found.squared[:, at, -1]
         last = np.where(np.isfinite(last), last, near)
@@ -177,22 +154,10 @@ def signs(released: FloatArray, asked: FloatArray, found: Guesses, categories: S
     return np.asarray(np.minimum(np.column_stack(columns), np.finfo(np.float32).max))
 
 
-def trained_membership(
-    released: FloatArray,
-    members: FloatArray,
-    controls: FloatArray,
-    found: Guesses,
-    categories: Sequence[int] = (),
-    *,
-    of: int | None = None,
-    seed: int = 0,
-) -> Measurement:
+def trained_membership(task: InferenceTask, *, of: int | None = None, seed: int = 0) -> Measurement:
     """Tell members from held-out records by a forest, which has seen others of both.
 
-    - `released`: cells of some released records, which the scale is taken of.
-    - `members`, `controls`: cells of records that the release was made from, and of held-out ones; five or more each.
-    - `found`: what the closest released records say of each column of members, then of controls.
-    - `categories`: numbers of the columns that hold codes.
+    - `task`: five members and held-out records or more.
     - `of`, `seed`: members that there are, of which these are a sample; of the folds and the trees.
 
     Extremely randomised trees in five folds: each record is judged by trees that have not seen it, so that a release
@@ -205,34 +170,34 @@ def trained_membership(
     from sklearn.ensemble import ExtraTreesClassifier
     from sklearn.model_selection import StratifiedKFold, cross_val_predict
 
-    asked = np.concatenate([members, controls])
-    inside = np.arange(len(asked)) < len(members)
+    inside = np.repeat([True, False], [len(task.members), len(task.controls)])
     forest = ExtraTreesClassifier(_TREES, min_samples_leaf=5, class_weight="balanced", random_state=seed)
     folds = StratifiedKFold(_FOLDS, shuffle=True, random_state=seed)
-    features = signs(released, asked, found, categories)
-    scores = cross_val_predict(forest, features, inside, cv=folds, method="predict_proba")[:, 1]
+    scores = cross_val_predict(forest, signs(task), inside, cv=folds, method="predict_proba")[:, 1]
     note = (
-        f"{len(members)} members and {len(controls)} held-out persons, in {_FOLDS} folds; each is judged by trees "
-        "that have learnt from others. The attacker knows the whole record, and whether some others were in the table."
+        f"{len(task.members)} members and {len(task.controls)} held-out persons, in {_FOLDS} folds; each is judged by "
+        "trees that have learnt from others. The attacker knows the whole record, and whether some others were in the "
+        "table."
     )
-    return _distinguished(_TRAINED, _widened(auc(scores[inside], scores[~inside])), members, controls, of, note)
+    area = _widened(auc(scores[inside], scores[~inside]))
+    return _distinguished(_TRAINED, area, task.members, task.controls, of, note)
 
 
 def _distinguished(
-    figure: Figure, area: Auc, members: FloatArray, controls: FloatArray, of: int | None, note: str
+    figure: Figure, area: Share, members: FloatArray, controls: FloatArray, of: int | None, note: str
 ) -> Measurement:
     """How well members are distinguished from held-out records."""
-    sizes, ends = (min(len(members), len(controls)), records_of(of, len(members), "members")), (area.low, area.high)
-    return figure.measured(area.value, *sizes, interval=ends, baseline=0.5, note=note)
+    sizes = min(len(members), len(controls)), len(members) if of is None else of
+    return figure.measured(area.value, *sizes, interval=(area.low, area.high), baseline=0.5, note=note)
 
 
-def _widened(area: Auc) -> Auc:
+def _widened(area: Share) -> Share:
     """Ends of the interval, further away on the logit scale; as they are where that is infinite."""
     if min(area.value, area.low) <= 0 or max(area.value, area.high) >= 1:
         return area
     middle, ends = logit(area.value), logit(np.array([area.low, area.high]))
     low, high = expit(middle + _WIDER * (ends - middle))
-    return Auc(area.value, float(low), float(high))
+    return Share(area.value, float(low), float(high))
 
 
 def _by_other_persons(data: AttackData) -> Sequence[Measurement]:
@@ -240,12 +205,8 @@ def _by_other_persons(data: AttackData) -> Sequence[Measurement]:
     guessed = data.guessed
     if isinstance(guessed, Reason):
         return ()
-    tables, categories = (guessed.released, guessed.members, guessed.controls), guessed.categories
-    return (
-        trained_membership(*tables, guessed.found, categories, of=data.rows),
-        traced_membership(*tables, categories, of=data.rows),
-        counted_membership(*tables, categories, of=data.rows),
-    )
+    attacks = trained_membership, traced_membership, counted_membership
+    return [attack(guessed, of=data.rows) for attack in attacks]
 
 
 # --- Attack: each person moves means and covariances of the table a little towards what that person has ---------------
@@ -253,20 +214,10 @@ def _by_other_persons(data: AttackData) -> Sequence[Measurement]:
 _RIDGE = 0.05  # Added to the variances of components, in parts of their mean: rare categories have the smallest
 
 
-def traced_membership(
-    released: FloatArray,
-    members: FloatArray,
-    controls: FloatArray,
-    categories: Sequence[int] = (),
-    *,
-    of: int | None = None,
-) -> Measurement:
+def traced_membership(task: InferenceTask, *, of: int | None = None) -> Measurement:
     """Tell members from held-out records by how the release's means and covariances differ from those of others.
 
-    - `released`: cells of some released records, shape (n_rows, n_columns).
-    - `members`, `controls`: cells of records that the release was made from, and of two or more held-out ones.
-    - `categories`: numbers of the columns that hold codes.
-    - `of`: members that there are, of which these are a sample.
+    Of two held-out records or more, and of so many members, of which these are a sample; None for all.
 
     A record's score is its mean inner product with released records, less that with the held-out ones, which stand for
     the population. The product is of what two records add to means and covariances of whitened features: normal scores
@@ -274,13 +225,12 @@ def traced_membership(
     that tells nothing comes out at 0.5 but for chance. These comparisons share records: DeLong's variance is taken 9/4
     times (of a tenth held out it is 2.2 times as large).
     """
-    places = [at for at in range(released.shape[1]) if at not in categories]
-    cells = [np.array(table, dtype=np.float64) for table in (released, members, controls)]
-    for at in places:
-        known = np.sort(released[~np.isnan(released[:, at]), at])
+    cells = [np.array(table, dtype=np.float64) for table in (task.released, task.members, task.controls)]
+    for at in (at for at in range(cells[0].shape[1]) if at not in task.categories):
+        known = np.sort(cells[0][~np.isnan(cells[0][:, at]), at])
         for table in cells:
             table[:, at] = _normal_scores(table[:, at], known)
-    coding = Coding.of(cells[0], np.concatenate(cells[1:]), categories)
+    coding = Coding.of(cells[0], np.concatenate(cells[1:]), task.categories)
     whole = [np.column_stack(coding.each(table)) for table in cells]
     centre, covariance = whole[0].mean(axis=0), np.atleast_2d(np.cov(whole[0].T))
     widths, axes = np.linalg.eigh(covariance)
@@ -298,7 +248,7 @@ def traced_membership(
         "Who knows the population's means and covariances exactly recognises more."
     )
     area = _widened(auc(score(inside, left_out), score(outside, outside)))
-    return _distinguished(_TRACED, area, members, controls, of, note)
+    return _distinguished(_TRACED, area, task.members, task.controls, of, note)
 
 
 def _normal_scores(values: FloatArray, known: FloatArray) -> FloatArray:
@@ -328,28 +278,21 @@ _BESIDE = 32  # Released values on either side that tell how many are to be expe
 _FINE = 1 / 8  # Of the distance to the last of them: how near others count as the value itself
 
 
-def counted_membership(
-    released: FloatArray,
-    members: FloatArray,
-    controls: FloatArray,
-    categories: Sequence[int] = (),
-    *,
-    of: int | None = None,
-) -> Measurement:
+def counted_membership(task: InferenceTask, *, of: int | None = None) -> Measurement:
     """Tell members from held-out records by how many released values lie close to theirs, column by column.
 
     Parameters as in `traced_membership`, of which held-out records are not needed to attack. A record's score adds up,
     over columns of numbers, the logarithm of the share that the 64 values around its own have in the middle eighth.
     """
-    asked = np.concatenate([members, controls])
+    asked = np.concatenate([task.members, task.controls])
     scores = np.zeros(len(asked))
-    for at in range(released.shape[1]):
-        known = np.sort(released[~np.isnan(released[:, at]), at])
-        if at not in categories and len(known) > 2 * _BESIDE:
+    for at, values in enumerate(task.released.T):
+        known = np.sort(values[~np.isnan(values)])
+        if at not in task.categories and len(known) > 2 * _BESIDE:
             scores += _excess(known, asked[:, at])
-    area = auc(scores[: len(members)], scores[len(members) :])
+    area = auc(scores[: len(task.members)], scores[len(task.members) :])
     note = "The attacker knows a person's whole record, and nobody else."
-    return _distinguished(_COUNTED, area, members, controls, of, note)
+    return _distinguished(_COUNTED, area, task.members, task.controls, of, note)
 
 
 def _excess(known: FloatArray, values: FloatArray) -> FloatArray:
@@ -444,7 +387,7 @@ def _from_moments(data: AttackData) -> Measured | Reason:
 MOMENTS = RiskMeasure(
     "moments",
     "membership inference from preserved means and covariances",
-    (_EXPECTED.key,),
+    (_EXPECTED,),
     _from_moments,
     counts_units=True,  # of as many independent records
 )

@@ -10,7 +10,7 @@ import numba as nb
 import numpy as np
 import numpy.typing as npt
 
-from anonpipe.errors import InputError, JobError
+from anonpipe.errors import InputError
 from anonpipe.kernels.points import LARGEST, squared_distance
 from anonpipe.kernels.remaining import halve
 from anonpipe.types import Float32Array, FloatArray, IntArray
@@ -68,11 +68,7 @@ def _enclose_tiles(features: FloatArray, order: IntArray, low: FloatArray, high:
 
 @nb.njit(cache=True, nogil=True)
 def queries_near_box(
-    low: FloatArray,
-    high: FloatArray,
-    columns: FloatArray,
-    borders: FloatArray,
-    near: IntArray,
+    low: FloatArray, high: FloatArray, columns: FloatArray, borders: FloatArray, near: IntArray
 ) -> int:
     """Write which queries, given as `columns` (width, n), are no further from a box than their border; how many."""
     apart, count = np.empty(_CHUNK), 0
@@ -145,13 +141,7 @@ def nearest(
     for each record one number.
     """
     features, queries = table(features, "records"), table(queries, "queries")
-    if features.shape[1] != queries.shape[1]:
-        raise InputError(f"records have {features.shape[1]} columns and queries {queries.shape[1]}; give both the same")
-    if count < 1:
-        raise JobError(f"count is {count}; give 1 or more")
     own = np.full(len(queries), -1) if without is None else np.asarray(without, dtype=np.int64)
-    if own.shape != (len(queries),):
-        raise JobError(f"without has shape {own.shape} for {len(queries)} queries; give one row number a query")
     # A row of another part cannot be found here.
     here = np.where((own >= offset) & (own < offset + len(features)), own - offset, -1)
     rows, squared = np.empty((len(queries), count), dtype=np.int64), np.empty((len(queries), count))
@@ -168,10 +158,6 @@ def merge_nearest(parts: Sequence[Nearest]) -> Nearest:
 
     The parts, in any order, are of the same queries, found with offsets so that no row number is in two of them.
     """
-    if not parts:
-        raise JobError("no parts were given to merge; give one or more")
-    if len({(len(part.rows), part.values is None, part.labels is None) for part in parts}) > 1:
-        raise JobError("parts to merge must be of the same queries, all with values and labels or all without")
     squared, rows = (
         np.concatenate(arrays, axis=1) for arrays in zip(*((p.squared, p.rows) for p in parts), strict=True)
     )
@@ -381,18 +367,11 @@ class RankLinkage:
     @classmethod
     def of(cls, features: npt.ArrayLike) -> RankLinkage:
         """Of a table, or of a random sample of it: ranks are then estimates."""
-        features = table(features, "records")
-        if not len(features):
-            raise InputError("there are 0 records to take ranks from; give one or more")
-        return cls(np.sort(features, axis=0))
+        return cls(np.sort(table(features, "records"), axis=0))
 
     def apply(self, features: npt.ArrayLike) -> FloatArray:
         """Share of the table's records below each value, those that equal it counting half, 0 to 1."""
         features = table(features, "records")
-        if features.shape[1] != self.ordered.shape[1]:
-            raise InputError(
-                f"there are {features.shape[1]} columns for ranks of {self.ordered.shape[1]}; give the same"
-            )
         ranks = np.empty(features.shape)
         for j in range(features.shape[1]):
             values, below, equal = np.unique(self.ordered[:, j], return_index=True, return_counts=True)
@@ -429,8 +408,6 @@ class Whitened:
     def of(cls, original: npt.ArrayLike, released: npt.ArrayLike) -> Whitened:
         """From random samples of both tables."""
         tables = [table(each, "records") for each in (original, released)]
-        if not min(map(len, tables)) or tables[0].shape[1] != tables[1].shape[1]:
-            raise InputError(f"tables of {len(tables[0])} and {len(tables[1])} records cannot be compared; give both")
         pooled = sum(np.atleast_2d(np.cov(each, rowvar=False, ddof=0)) for each in tables) / 2.0
         variances, directions = np.linalg.eigh((1.0 - SHRUNK) * pooled + SHRUNK * np.diag(np.diag(pooled)))
         least = LEAST * variances[-1] if variances[-1] > 0.0 else 1.0

@@ -19,7 +19,7 @@ from scipy.special import hyp2f1
 
 from anonpipe.errors import JobError
 from anonpipe.evaluate.measurement import Audience, Figure, Measurement, Reason, wilson
-from anonpipe.evaluate.risk._measure import AttackData, Measured, RiskMeasure, require
+from anonpipe.evaluate.risk._measure import AttackData, AttackScenario, Measured, RiskMeasure, require
 from anonpipe.evaluate.risk._singling_out import Predicates
 from anonpipe.types import FloatArray, IntArray
 
@@ -125,121 +125,90 @@ def individual_risk(sizes: npt.ArrayLike, fraction: npt.ArrayLike) -> FloatArray
     return np.asarray(risks if which is None else risks[which.reshape(np.shape(sizes))])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ScenarioRisk:
-    """What comes of a scenario."""
+    """Risk of the original by its classes, and of the release by links."""
 
-    # name, knows: its name, and the columns that the intruder knows
-    name: str
-    knows: tuple[str, ...]
+    name: str  # Of the scenario
     k: int  # Smallest permissible group
-    # uniques, below_3, below_k: share of the persons of the original whose class has one, fewer than 3, fewer than k
-    uniques: float
-    below_3: float
-    below_k: float
-    smallest: int  # Persons of the smallest class
-    average: float  # Mean of 1 / persons of the class: what the original would give away, and the marketer's risk
-    # Largest and mean individual risk, and expected share of persons who are single in the population; None where the
-    # share of the population is not declared
-    journalist: tuple[float, float, float] | None
-    # Largest and mean individual risk where survey weights tell how many persons a class has; None without weights
-    individual: tuple[float, float] | None
-    persons: int  # Persons counted: all, or those of a share of the classes
-    # Expected right links and persons looked for, of all and of those that are single in the original; 0 where no
-    # released record stands for a person or a group
-    links: tuple[tuple[float, int], tuple[float, int]]
-    of: int  # Persons or records that there are
+    given: AttackScenario
+
+    def __post_init__(self) -> None:
+        if not len(self.given.sizes):
+            raise JobError(f"scenario {self.name}: no class was counted; give one or more, each of a person or more")
+
+    @property
+    def each(self) -> IntArray:
+        """For how many persons each size counts."""
+        return self.given.sizes if self.given.persons is None else self.given.persons
+
+    @property
+    def counted(self) -> int:
+        """Persons counted: all, or those of a share of the classes."""
+        return int(self.each.sum())
+
+    def below(self, size: int) -> float:
+        """Share of the persons of the original whose class has fewer than so many."""
+        return float(self.each[self.given.sizes < size].sum() / self.counted)
+
+    @property
+    def average(self) -> float:
+        """Mean of 1 / persons of the class: what the original would give away, and the marketer's risk."""
+        return math.fsum(self.each / self.given.sizes) / self.counted
+
+    @property
+    def journalist(self) -> tuple[float, ...]:
+        """Largest and mean individual risk, and expected share of persons who are single in the population."""
+        if self.given.sampling_fraction is None:
+            return ()
+        singles = float(self.each[self.given.sizes == 1].sum()) * self.given.sampling_fraction / self.counted
+        return *self._risks(self.given.sampling_fraction), singles
+
+    @property
+    def individual(self) -> tuple[float, ...]:
+        """Largest and mean individual risk where survey weights tell how many persons a class has."""
+        return (
+            ()
+            if self.given.weights is None
+            else self._risks(self.given.sizes / np.maximum(self.given.sizes, self.given.weights))
+        )
+
+    def _risks(self, fraction: npt.ArrayLike) -> tuple[float, float]:
+        risks = individual_risk(self.given.sizes, fraction)
+        return float(risks.max()), math.fsum(risks * self.each) / self.counted
 
     def measurements(self) -> tuple[Measurement, ...]:
         """Of the original what its classes say; of the release who is linked rightly by these columns."""
-        knows = f"The intruder knows {', '.join(map(repr, self.knows))} of a person, as they are in the original."
+        counted, smallest, of = self.counted, int(self.given.sizes.min()), max(self.counted, self.given.of)
+        knows = f"The intruder knows {', '.join(map(repr, self.given.knows))} of a person, as they are in the original."
         sample = "Counted in a random share of the classes (or persons), each of them whole."
-        note = f"{knows} Of the original, not of the release." + (f" {sample}" if self.persons < self.of else "")
-        values = (self.uniques, self.below_3, self.below_k, self.smallest, 1.0 / self.smallest, self.average)
-        pairs = [*zip(_OF_CLASSES, values, strict=True), *zip(_OF_POPULATION, self.journalist or (), strict=False)]
-        pairs += zip(_OF_WEIGHTS, self.individual or (), strict=False)
+        note = f"{knows} Of the original, not of the release." + (f" {sample}" if counted < of else "")
+        values = (self.below(2), self.below(3), self.below(self.k), smallest, 1.0 / smallest, self.average)
+        pairs = [*zip(_OF_CLASSES, values, strict=True), *zip(_OF_POPULATION, self.journalist, strict=False)]
+        pairs += zip(_OF_WEIGHTS, self.individual, strict=False)
         found = []
         for figure, value in pairs:
             threshold = ALLOWED if figure.baseline_is else None
-            found.append(self._of(figure).measured(value, self.persons, self.of, baseline=threshold, note=note))
+            found.append(self._of(figure).measured(value, counted, of, baseline=threshold, note=note))
+        chances, own = self.given.chances, self.given.own
+        if isinstance(chances, Reason) or own is None:
+            return tuple(found)
         note = (
             f"{knows} Of the released records that are nearest in these columns (equal in those that are released "
             f"unchanged) one is drawn; in the person's group of n it counts 1/n. {ALLOWED} is the European Medicines "
             "Agency's threshold for what is published."
         )
-        whole = self.links[0][1] >= self.of
-        for figure, (hits, count), baseline in zip(_LINKED, self.links, (self.average, 1.0), strict=True):
-            if count:
-                share, ends = hits / count, (None, None) if whole else wilson(hits, count)
-                link = self._of(figure).measured(share, count, self.of, interval=ends, baseline=baseline, note=note)
-                found.append(link)
+        sides = zip(_LINKED, (chances, chances[own == 1]), (self.average, 1.0), strict=True)
+        for figure, hits, baseline in sides:
+            if count := len(hits):
+                share, right = math.fsum(hits) / count, math.fsum(hits)
+                ends = (None, None) if len(chances) >= of else wilson(right, count)
+                found.append(self._of(figure).measured(share, count, of, interval=ends, baseline=baseline, note=note))
         return tuple(found)
 
     def _of(self, figure: Figure) -> Figure:
         title = figure.title.format(who=f"in scenario {self.name!r}", k=self.k)
         return replace(figure, key=figure.key.replace("*", self.name), title=title)
-
-
-def scenario_risk(
-    name: str,
-    knows: Sequence[str],
-    sizes: npt.ArrayLike,
-    *,
-    k: int,
-    persons: npt.ArrayLike | None = None,
-    own: npt.ArrayLike = (),
-    chances: npt.ArrayLike | None = None,
-    sampling_fraction: float | None = None,
-    weights: npt.ArrayLike | None = None,
-    of: int | None = None,
-) -> ScenarioRisk:
-    """Risk of the original by its classes, and of the release by links.
-
-    - `sizes`: persons (or other units; records where each is one) of each class of the original: of those who are alike
-      in the columns known. All classes, or a random choice of them.
-    - `persons`: for how many persons each size counts; None for those of the class. One each where values are known
-      within limits: then each person has a class of its own, of all who are near enough.
-    - `own`, `chances`: size of the class of each record looked for, 0 where it is not among `sizes`, and with what
-      chance its link is right; None where no link is right or wrong.
-    - `sampling_fraction`: share of the population that is in the original; None for not declared.
-    - `weights`: sum of the survey weights of each class, which estimates its persons in the population; None for none.
-    - `of`: persons that there are; None for those of `sizes`. A person with several rows counts once in each class that
-      has one of them.
-    """
-    classes, of_asked = np.asarray(sizes, dtype=np.int64), np.asarray(own, dtype=np.int64)
-    hits = None if chances is None else np.asarray(chances, dtype=np.float64)
-    if classes.ndim != 1 or not len(classes) or classes.min() < 1:
-        raise JobError(f"scenario {name}: no class was counted; give one or more, each of a person or more")
-    if hits is not None and hits.shape != of_asked.shape:
-        raise JobError(f"scenario {name}: {hits.shape} chances for {of_asked.shape} records looked for; give one each")
-    each = classes if persons is None else np.asarray(persons, dtype=np.int64)
-    counted = int(each.sum())
-    journalist = None
-    if sampling_fraction is not None:
-        risks = individual_risk(classes, sampling_fraction)
-        singles = float(each[classes == 1].sum()) * sampling_fraction / counted
-        journalist = float(risks.max()), math.fsum(risks * each) / counted, singles
-    individual = None
-    if weights is not None:
-        risks = individual_risk(classes, classes / np.maximum(classes, np.asarray(weights, dtype=np.float64)))
-        individual = float(risks.max()), math.fsum(risks * each) / counted
-    everyone, single = (np.empty(0), np.empty(0)) if hits is None else (hits, hits[of_asked == 1])
-    uniques, below_3, below_k = (float(each[classes < size].sum() / counted) for size in (2, 3, k))
-    return ScenarioRisk(
-        name=name,
-        knows=tuple(knows),
-        k=k,
-        uniques=uniques,
-        below_3=below_3,
-        below_k=below_k,
-        smallest=int(classes.min()),
-        average=math.fsum(each / classes) / counted,
-        journalist=journalist,
-        individual=individual,
-        persons=counted,
-        links=((math.fsum(everyone), len(everyone)), (math.fsum(single), len(single))),
-        of=max(counted, of or 0),
-    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -292,31 +261,12 @@ def key_matches(
 
 
 def _of_release(data: AttackData) -> Measured:
-    found: list[Measurement] = []
-    for name, one in require(data.scenarios).items():
-        risk = scenario_risk(
-            name,
-            one.knows,
-            one.sizes,
-            k=data.k,
-            persons=one.persons,
-            own=one.own,
-            chances=None if isinstance(one.chances, Reason) else one.chances,
-            sampling_fraction=one.sampling_fraction,
-            weights=one.weights,
-            of=one.of,
-        )
-        found += risk.measurements()
-    return found
+    risks = (ScenarioRisk(name, data.k, one) for name, one in require(data.scenarios).items())
+    return [one for risk in risks for one in risk.measurements()]
 
 
-MEASURE = RiskMeasure(
-    "scenarios",
-    "disclosure scenarios on key variables",
-    tuple(figure.key for figure in (*_OF_CLASSES, *_OF_POPULATION, *_OF_WEIGHTS, *_LINKED)),
-    _of_release,
-    counts_units=True,
-)
+_FIGURES = (*_OF_CLASSES, *_OF_POPULATION, *_OF_WEIGHTS, *_LINKED)
+MEASURE = RiskMeasure("scenarios", "disclosure scenarios on key variables", _FIGURES, _of_release, counts_units=True)
 
 
 # --- The nearest points of the same block, how many are equally near, and how much of them is one's own ---------------

@@ -278,13 +278,8 @@ def _of_release(data: AttackData) -> Measured:
     return [singling_out(met).measurement(name, met) for name, met in require(data.singled).items()]
 
 
-MEASURE = RiskMeasure(
-    key="singling_out",
-    title="singling out",
-    figures=tuple(figure.key for figure in _FIGURES.values()),
-    function=_of_release,
-    counts_units=True,  # a predicate that all its rows meet, and those of no other unit, singles out a unit
-)
+# A predicate that all its rows meet, and those of no other unit, singles out a unit
+MEASURE = RiskMeasure("singling_out", "singling out", tuple(_FIGURES.values()), _of_release, counts_units=True)
 
 
 # --- Which records meet each of many predicates: intervals of some columns, all of which hold -------------------------

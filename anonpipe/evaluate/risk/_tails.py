@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import ndtri
 
-from anonpipe.errors import JobError
 from anonpipe.evaluate.measurement import Audience, Figure, Measurement, Reason, wilson
-from anonpipe.evaluate.risk._measure import AttackData, Measured, RiskMeasure, records_of
+from anonpipe.evaluate.risk._measure import AttackData, Measured, RiskMeasure
 from anonpipe.types import BoolArray, FloatArray
 
 SHARES = (0.01, 0.05)  # Shares of the records that count as the most extreme, on either side of a column
@@ -34,86 +31,44 @@ _IN_ALL = "Correct links among the {} % furthest from the middle in all columns"
 FIGURES = {share: (_figure("columns", share, _IN_ONE), _figure("together", share, _IN_ALL)) for share in SHARES}
 
 
-@dataclass(frozen=True)
-class Tail:
-    """How many of the most extreme records are linked rightly."""
-
-    share: float  # Share of the records that count as the most extreme of a column, on either side
-    # Of each column the expected links, and how many such records there are, both sides together
-    columns: tuple[tuple[str, float, int], ...]
-    any_column: tuple[float, int]  # The same of records that are among the most extreme in one column or more
-    # The same of that share of the records that is furthest from the middle in all columns together
-    together: tuple[float, int]
-    # Share of `any_column` and of `together` that are led to their own group or record; NaN without such records
-    led: tuple[float, float]
-
-
-@dataclass(frozen=True)
-class TailLinkage:
-    """How many of the most extreme records are linked to their own released record, or to one of their group."""
-
-    tails: tuple[Tail, ...]  # Of each share in `SHARES`
-    everyone: float  # The same share of all records looked for
-    led: float  # Share of these that are led to their own group or record
-    # records, of: records looked for, and that there are
-    records: int
-    of: int
-
-    def measurements(self) -> tuple[Measurement, ...]:
-        """Of each share that has records: in one column or more, and in all columns together."""
-        found = []
-        for tail in self.tails:
-            parts = tuple((name, hits / count) for name, hits, count in tail.columns if count)
-            sides = zip(FIGURES[tail.share], (tail.any_column, tail.together), tail.led, (parts, ()), strict=True)
-            for figure, (hits, count), led, named in sides:
-                if not count:
-                    continue
-                note = (
-                    f"{count} such records among {self.records} that were looked for by all columns; where a record is "
-                    f"led to its group of n, it counts 1/n. {100 * led:.1f} % of them are led to their own group or "
-                    f"record, of all records {100 * self.led:.1f} %."
-                )
-                interval = (None, None) if self.records >= self.of else wilson(hits, count)
-                share, baseline = hits / count, self.everyone
-                found.append(
-                    figure.measured(share, count, self.of, interval=interval, baseline=baseline, note=note, parts=named)
-                )
-        return tuple(found)
-
-
-def tail_linkage(
-    values: npt.ArrayLike, chances: npt.ArrayLike, names: Sequence[str], *, of: int | None = None
-) -> TailLinkage:
-    """Count who is found among the most extreme records of some that were looked for.
+def tail_linkage(values: FloatArray, chances: FloatArray, names: Sequence[str], *, of: int) -> list[Measurement]:
+    """Count who is found among the most extreme records of some that were looked for, of each share that has records.
 
     - `values`: original numbers of the records looked for, NaN for null, shape (n, n_columns).
     - `chances`: with what chance the intruder's link of each is right: 1 where it is led to its own record, 1/n where
       to its own group of n, and 0 elsewhere, shape (n,).
     - `names`: of the columns.
-    - `of`: records that there are, of which these are a random sample; None for all.
+    - `of`: records that there are, of which these are a random sample, or all.
 
     On each side of a column the most extreme records are those strictly beyond the value that a share p of the known
     ones is at or beyond: with equal values these are fewer, and none where the outermost value is that of many (zeros).
     In all columns together a record is as far from the middle as the sum of the squared normal scores of its ranks says
     (mean ranks for equal values, nulls in the middle).
     """
-    numbers, hits = np.asarray(values, dtype=np.float64), np.asarray(chances, dtype=np.float64)
-    if numbers.ndim != 2 or not numbers.size or hits.shape != (len(numbers),) or len(names) != numbers.shape[1]:
-        raise JobError(
-            f"values of shape {numbers.shape} for {hits.shape[0] if hits.ndim else 0} records and {len(names)} names; "
-            "give one row a record and one column a name"
-        )
-    far = np.stack([_squared_scores(column) for column in numbers.T]).sum(axis=0)
-    tails = []
+    far = np.stack([_squared_scores(column) for column in values.T]).sum(axis=0)
+    everyone, found = float(chances.mean()), []
     for share in SHARES:
-        outer = np.stack([_outermost(column, share) | _outermost(-column, share) for column in numbers.T])
-        each = tuple((name, *_counted(hits, which)) for name, which in zip(names, outer, strict=True))
-        both = np.asarray(outer.any(axis=0)), _outermost(far, share)
-        any_column, together = (_counted(hits, which) for which in both)
-        led = tuple(float((hits[which] > 0).mean()) if which.any() else math.nan for which in both)
-        tails.append(Tail(share, each, any_column, together, (led[0], led[1])))
-    everyone, found = float(hits.mean()), float((hits > 0).mean())
-    return TailLinkage(tuple(tails), everyone, found, len(numbers), records_of(of, len(numbers), "records"))
+        columns = [_outermost(column, share) | _outermost(-column, share) for column in values.T]
+        parts = tuple((name, _mean(chances[which])) for name, which in zip(names, columns, strict=True) if which.any())
+        sides = zip(FIGURES[share], (np.any(columns, axis=0), _outermost(far, share)), (parts, ()), strict=True)
+        for figure, which, named in sides:
+            hits = chances[which]
+            if not len(hits):
+                continue
+            note = (
+                f"{len(hits)} such records among {len(chances)} that were looked for by all columns; where a record is "
+                f"led to its group of n, it counts 1/n. {100 * (hits > 0).mean():.1f} % of them are led to their own "
+                f"group or record, of all records {100 * (chances > 0).mean():.1f} %."
+            )
+            ends = (None, None) if len(chances) >= of else wilson(math.fsum(hits), len(hits))
+            found.append(
+                figure.measured(_mean(hits), len(hits), of, interval=ends, baseline=everyone, note=note, parts=named)
+            )
+    return found
+
+
+def _mean(chances: FloatArray) -> float:
+    return math.fsum(chances) / len(chances)
 
 
 def _outermost(values: FloatArray, share: float) -> BoolArray:
@@ -135,10 +90,6 @@ def _squared_scores(values: FloatArray) -> FloatArray:
     return squares
 
 
-def _counted(hits: FloatArray, which: BoolArray) -> tuple[float, int]:
-    return math.fsum(hits[which]), int(which.sum())
-
-
 def _of_release(data: AttackData) -> Measured | Reason:
     if data.own_row is None and data.own_group is None:
         return data.unlinked
@@ -149,13 +100,8 @@ def _of_release(data: AttackData) -> Measured | Reason:
         chances = (data.released.groups[:, 0] == data.own_group) / np.maximum(data.own_size, 1)
     else:
         chances = (data.released.nearest.rows[:, 0] == data.own_row).astype(np.float64)
-    return tail_linkage(values, chances, names, of=data.rows).measurements() or Reason.NO_TAILS
+    return tail_linkage(values, chances, names, of=data.rows) or Reason.NO_TAILS
 
 
-MEASURE = RiskMeasure(
-    key="tails",
-    title="linkage of the most extreme records",
-    figures=tuple(figure.key for figures in FIGURES.values() for figure in figures),
-    function=_of_release,
-    counts_units=True,
-)
+_FIGURES = tuple(figure for figures in FIGURES.values() for figure in figures)
+MEASURE = RiskMeasure("tails", "linkage of the most extreme records", _FIGURES, _of_release, counts_units=True)

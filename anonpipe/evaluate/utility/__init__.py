@@ -31,13 +31,13 @@ from anonpipe.evaluate.utility._pictures import (
 )
 from anonpipe.evaluate.utility._relative import LifeTable, Population
 from anonpipe.evaluate.utility._tables import Endpoint, typed_tables
-from anonpipe.evaluate.utility._two_sample import Auc, auc
+from anonpipe.evaluate.utility._two_sample import auc
 from anonpipe.evaluate.utility._utility import MEASURES, utility
 from anonpipe.evaluate.utility._weighted import FEWEST_DEGREES
 
 __all__ = [
     "FEWEST_DEGREES", "MEASURES",
-    "Analysis", "Auc", "Binning", "CoefficientChange", "CoefficientShares", "CorrelationMatrices", "Distribution",
+    "Analysis", "Binning", "CoefficientChange", "CoefficientShares", "CorrelationMatrices", "Distribution",
     "Endpoint", "Estimate", "LifeTable", "ModelComparison", "ModelFit", "Population", "RefusedError",
     "SurvivalPanel", "SurvivalPicture",
     "auc", "category_distribution", "check_analysis", "columns_used", "correlation_changes", "count_coefficients",

@@ -255,11 +255,6 @@ def learn(original: pd.DataFrame, analysis: Analysis) -> FormulaCoding:
 def apply(coding: FormulaCoding, frame: pd.DataFrame) -> Design:
     """The numbers of a table, coded as `learn` found."""
     analysis = coding.analysis
-    if missing := [name for name in coding.columns if list(frame.columns).count(name) != 1]:
-        raise JobError(
-            f"analysis {analysis.name!r} needs the column {', '.join(missing)} once in every table that is compared; "
-            "leave it out of the analysis, or release it"
-        )
     whole = plain(frame, coding.columns)
     part = met(whole, analysis)
     events = None if analysis.event is None else condition(part, analysis, "event")

@@ -14,7 +14,6 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, reduce
-from importlib import import_module
 from math import comb, isfinite, prod
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -502,17 +501,11 @@ class NoFitError(AnonpipeError):
     """These records do not allow the model; the text tells why, without their values."""
 
 
-def library(name: str, what: str) -> Any:
-    """A library or a module of it, imported where it is needed."""
-    package = name.partition(".")[0]
-    with suppress(ImportError):
-        return import_module(name)
-    raise JobError(f"{what} by {package}, which is not installed; install it with: pip install {package}")
-
-
 def patsy_module() -> Any:
-    """The formula library."""
-    return library("patsy", "formulas are read")
+    """The formula library, loaded where a formula is read."""
+    import patsy
+
+    return patsy
 
 
 def environment() -> Any:
@@ -627,8 +620,6 @@ def columns_used(analysis: Analysis, columns: Sequence[str], conditions: bool = 
             f"analysis {analysis.name!r} names {', '.join(unknown)}, which is no column here; check its spelling, "
             f"and that of columns: {', '.join(columns)}"
         )
-    if many := sorted(name for name in named if columns.count(name) > 1):
-        raise JobError(f"analysis {analysis.name!r} names {many[0]}, as several columns are called; rename them")
     return tuple(name for name in columns if name in named)
 
 

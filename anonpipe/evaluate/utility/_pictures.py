@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from anonpipe.columns import Kind
-from anonpipe.errors import JobError
 from anonpipe.evaluate.utility._moments import pairwise_correlations
 from anonpipe.evaluate.utility._survival import (
     EVENTS_OF_K,
@@ -40,10 +40,6 @@ class Binning:
     # None where they tell of records.
     units: int | None = None
 
-    def __post_init__(self) -> None:
-        if self.least < 1 or self.rounded < 1:
-            raise JobError(f"least={self.least} was given as the smallest bin; give 1 or more")
-
     def enough(self, counts: IntArray) -> bool:
         """Whether a bin holds enough records of both tables, given shape (2,)."""
         return bool(counts[0] >= self.least and counts[1] >= self.least_released)
@@ -73,27 +69,6 @@ class Distribution:
     original_nulls: int | None
     released_nulls: int
     note: str = ""  # Why there are no bins
-
-    @classmethod
-    def of(
-        cls,
-        name: str,
-        kind: Kind,
-        counts: IntArray,
-        records: IntArray,
-        nulls: IntArray,
-        binning: Binning,
-        edges: tuple[float | None, ...],
-        labels: tuple[str, ...],
-        note: str,
-    ) -> Distribution:
-        """Original counts as they are shown; shapes: counts (2, n_bins), records and nulls (2,)."""
-        before, after = counts.tolist()
-        (all_before, all_after), (nulls_before, nulls_after) = records.tolist(), nulls.tolist()
-        shown, hidden = tuple(map(binning.shown_count, before)), 0 < nulls_before < binning.least
-        nulls_shown = None if hidden else binning.shown_count(nulls_before)
-        counted = binning.shown_count(all_before), all_after, nulls_shown, nulls_after
-        return cls(name, kind, edges, labels, shown, tuple(after), *counted, note)
 
 
 def distributions(tables: TypedTables, binning: Binning) -> tuple[Distribution, ...]:
@@ -126,7 +101,24 @@ def _distribution(column: BothColumns, binning: Binning) -> Distribution:
         f"fewer than {binning.least} values" if binning.units is None else f"values of fewer than {binning.units} units"
     )
     note = "" if counts.shape[1] else few
-    return Distribution.of(column.name, column.kind, counts, records, nulls, binning, edges, labels, note)
+    of = np.array([records, nulls])
+    return _shown(column.name, column.kind, counts, of, binning, edges=edges, labels=labels, note=note)
+
+
+def _shown(name: str, kind: Kind, counts: IntArray, of: IntArray, binning: Binning, **about: Any) -> Distribution:
+    """Original counts as they are shown; shapes: counts (2, n_bins), `of`: records and nulls of both tables (2, 2)."""
+    (records, released_records), (nulls, released_nulls) = of.tolist()
+    return Distribution(
+        name,
+        kind,
+        original=tuple(map(binning.shown_count, counts[0].tolist())),
+        released=tuple(counts[1].tolist()),
+        original_records=binning.shown_count(records),
+        released_records=released_records,
+        original_nulls=None if 0 < nulls < binning.least else binning.shown_count(nulls),
+        released_nulls=released_nulls,
+        **about,
+    )
 
 
 def _round_edges(values: FloatArray, whole: bool) -> FloatArray:
@@ -183,7 +175,7 @@ def category_distribution(
     labels, shown = _by_category(values, levels, kind, binning, join=False)
     left_out = bool((values.sum(axis=1) - shown.sum(axis=1)).any())
     note = f"categories that fewer than {binning.least} records have are left out" if left_out else ""
-    return Distribution.of(name, kind, shown, records, nulls, binning, (), labels, note)
+    return _shown(name, kind, shown, np.array([records, nulls]), binning, edges=(), labels=labels, note=note)
 
 
 def _by_category(

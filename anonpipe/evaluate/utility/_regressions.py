@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Callable
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.special import digamma, expit, softmax
 
-from anonpipe.evaluate.utility._formula import NoFitError, library
+from anonpipe.evaluate.utility._formula import NoFitError
 from anonpipe.evaluate.utility._weighted import Psus
 from anonpipe.types import FloatArray
 
@@ -62,7 +63,7 @@ def _attempt(fit: Callable[[], Any], *failures: str) -> tuple[Any, bool]:
 
 def _fit(place: str, name: str, *given: Any, fit: dict[str, Any], **named: Any) -> Any:
     """A model of statsmodels; whatever goes wrong is one reason."""
-    model = getattr(library(f"statsmodels.{place}", "models are fitted"), name)
+    model = getattr(import_module(f"statsmodels.{place}"), name)
     found, failed = _attempt(lambda: model(*given, **named).fit(**fit))
     details = getattr(found, "mle_retvals", None) or {}
     if found is None or failed or not details.get("converged", getattr(found, "converged", True)):
@@ -90,7 +91,9 @@ def _linear(design: Design, columns: FloatArray) -> tuple[FloatArray, FloatArray
 
 
 def _logistic(design: Design, columns: FloatArray) -> tuple[FloatArray, FloatArray]:
-    logit = library("statsmodels.discrete.discrete_model", "models are fitted").Logit(design.response, columns)
+    from statsmodels.discrete.discrete_model import Logit
+
+    logit = Logit(design.response, columns)
     found, failed = _attempt(
         lambda: logit.fit(method="newton", maxiter=_NEWTON_STEPS, disp=False), "PerfectSeparationWarning"
     )
@@ -100,8 +103,9 @@ def _logistic(design: Design, columns: FloatArray) -> tuple[FloatArray, FloatArr
 
 
 def _poisson(design: Design, columns: FloatArray) -> tuple[FloatArray, FloatArray]:
-    offset, family = _offset(design), library("statsmodels.genmod.families", "models are fitted").Poisson()
-    given = (design.response, columns, family)
+    from statsmodels.genmod.families import Poisson
+
+    offset, given = _offset(design), (design.response, columns, Poisson())
     found = _fit("genmod.generalized_linear_model", "GLM", *given, offset=offset, fit={"maxiter": _STEPS})
     _check_counts(found.fittedvalues)
     return np.asarray(found.params), np.asarray(found.cov_params())

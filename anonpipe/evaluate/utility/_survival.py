@@ -8,10 +8,8 @@ from dataclasses import dataclass, replace
 
 import numba as nb
 import numpy as np
-import numpy.typing as npt
 
 from anonpipe.columns import Kind, Scalar
-from anonpipe.errors import InputError
 from anonpipe.evaluate.measurement import Audience, Figure, Measurement
 from anonpipe.evaluate.utility._measure import MOST_PARTS, UtilityMeasure
 from anonpipe.evaluate.utility._shapes import MOST_ROWS, Splits, ratio_figure, ratio_measured, split_half_ratio
@@ -102,7 +100,7 @@ class Followed:
 
 
 def cumulative_incidence(
-    times: npt.ArrayLike, outcomes: npt.ArrayLike, weights: FloatArray | None = None
+    times: FloatArray, outcomes: IntArray, weights: FloatArray | None = None
 ) -> tuple[FloatArray, FloatArray]:
     """Times of events (outcome 1), ascending, and the share that had one by then, of Aalen & Johansen (1978).
 
@@ -110,14 +108,11 @@ def cumulative_incidence(
     (1958) of any event, outcome 2 (a competing one) included. Without competing events it is 1 - S. With survey
     weights d_i and n_i are sums of these.
     """
-    t, happened = np.asarray(times, dtype=np.float64), np.asarray(outcomes, dtype=np.int64)
-    if t.ndim != 1 or t.shape != happened.shape or not len(t) or not np.isfinite(t).all():
-        raise InputError("give a finite time and an outcome for each of one record or more")
-    at, places = np.unique(t, return_inverse=True)
-    own = np.ones(len(t)) if weights is None else weights
-    events, leaving = np.bincount(places, own * (happened == 1)), np.bincount(places, own)
+    at, places = np.unique(times, return_inverse=True)
+    own = np.ones(len(times)) if weights is None else weights
+    events, leaving = np.bincount(places, own * (outcomes == 1)), np.bincount(places, own)
     at_risk = leaving[::-1].cumsum()[::-1]
-    free = np.cumprod(1.0 - np.bincount(places, own * (happened > 0)) / at_risk)
+    free = np.cumprod(1.0 - np.bincount(places, own * (outcomes > 0)) / at_risk)
     risen = np.cumsum(np.append(1.0, free[:-1]) * events / at_risk)
     return at[events > 0], risen[events > 0]
 

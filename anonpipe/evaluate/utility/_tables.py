@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from anonpipe.columns import Kind, Scalar
-from anonpipe.errors import InputError, JobError
 from anonpipe.evaluate.coding import Coding
 from anonpipe.types import FloatArray, IntArray
 
@@ -32,31 +29,6 @@ class Endpoint:
     event: tuple[Scalar, ...]  # Values of the status that mean that the event happened; others are censored
     competing: tuple[Scalar, ...] = ()  # Values that mean another event, after which this one cannot happen
     weight: str = ""  # The column of survey weights; empty for none
-
-
-# --- What every measure may take for granted of the two tables that it compares ---------------------------------------
-
-
-def checked_tables(
-    original: npt.ArrayLike, released: npt.ArrayLike, *, least_rows: int = 2
-) -> tuple[FloatArray, FloatArray]:
-    """Both as float64 tables of the same columns."""
-    tables = [np.ascontiguousarray(table, dtype=np.float64) for table in (original, released)]
-    for name, table in zip(("original", "released"), tables, strict=True):
-        if table.ndim != 2 or table.shape[1] == 0:
-            raise InputError(f"the {name} records have shape {table.shape}; give rows and one column or more")
-        if len(table) < least_rows:
-            raise InputError(f"there are {len(table)} {name} records, and this measure needs {least_rows} or more")
-        bad = int(np.count_nonzero(~np.isfinite(table).all(axis=1)))
-        if bad:
-            raise InputError(
-                f"{bad} of {len(table)} {name} records have values that are not finite; fill or drop them first"
-            )
-    if tables[0].shape[1] != tables[1].shape[1]:
-        raise InputError(
-            f"the original has {tables[0].shape[1]} columns and the release {tables[1].shape[1]}; give both the same"
-        )
-    return tables[0], tables[1]
 
 
 def spreads(table: FloatArray) -> FloatArray:
@@ -155,20 +127,7 @@ class TypedTables:
 def typed_tables(
     original: pd.DataFrame, released: pd.DataFrame, columns: Mapping[str, Kind], *, paired: bool = False, least: int = 1
 ) -> TypedTables:
-    """Columns of both tables as arrays."""
-    if not columns:
-        raise JobError("no columns were given; name one or more with their kind")
-    for what, frame in (("original", original), ("released", released)):
-        missing = [name for name in columns if name not in frame.columns]
-        if missing:
-            raise JobError(f"the {what} table has no column {', '.join(map(repr, missing))}; name columns of both")
-        if len(frame) == 0:
-            raise InputError(f"the {what} table has no records; give one or more")
-    if paired and len(original) != len(released):
-        raise InputError(
-            f"{len(original)} original records cannot be paired with {len(released)} released ones; "
-            "give as many in the same order, or say that they are not paired"
-        )
+    """Columns of both tables as arrays: numbers, dates as datetime64, and categories."""
     both = tuple(_column(name, Kind(kind), original[name], released[name]) for name, kind in columns.items())
     return TypedTables(both, len(original), len(released), paired, least)
 
@@ -177,37 +136,17 @@ def _column(name: str, kind: Kind, old: pd.Series[Any], new: pd.Series[Any]) -> 
     if kind.coded:
         codes, levels = _codes(old, new)
         return BothColumns(name, kind, codes[: len(old)], codes[len(old) :], levels)
-    sides: list[FloatArray] = []
-    for what, column in (("original", old), ("released", new)):
-        values = None
-        with suppress(TypeError, ValueError, OverflowError):  # its text quotes values
-            values = _days(column) if kind is Kind.DATE else column.to_numpy(dtype=np.float64, na_value=np.nan)
-        if values is None:
-            raise InputError(f"column {name!r} of the {what} table does not hold values of kind {kind.value}")
-        if np.isinf(values).any():
-            raise InputError(f"column {name!r} of the {what} table has infinite values; make them null or drop them")
-        sides.append(np.ascontiguousarray(values))
-    return BothColumns(name, kind, sides[0], sides[1])
+    as_numbers = _days if kind is Kind.DATE else _numbers
+    return BothColumns(name, kind, as_numbers(old), as_numbers(new))
+
+
+def _numbers(column: pd.Series[Any]) -> FloatArray:
+    return np.ascontiguousarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
 
 
 def _days(column: pd.Series[Any]) -> FloatArray:
-    """Days since 1970-01-01; numbers are taken as such."""
-    import pandas as pd
-    from pandas.api import types
-
-    if types.is_numeric_dtype(column.dtype):
-        return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
-    if not types.is_datetime64_any_dtype(column.dtype):
-        kind = types.infer_dtype(column, skipna=True)
-        if kind in ("date", "empty"):
-            plain = column.astype(object).where(column.notna(), None).to_numpy().astype("datetime64[D]")
-            return np.where(np.isnat(plain), np.nan, plain.astype(np.int64))
-        if kind not in ("datetime", "datetime64"):
-            raise TypeError("no dates")
-    times = pd.to_datetime(column)
-    if getattr(times.dtype, "tz", None) is not None:
-        times = times.dt.tz_localize(None)
-    stamps = times.to_numpy(dtype="datetime64[us]")
+    """Days since 1970-01-01."""
+    stamps = column.to_numpy(dtype="datetime64[us]")
     return np.where(np.isnat(stamps), np.nan, stamps.astype(np.int64) / 86_400_000_000)
 
 

@@ -15,7 +15,7 @@ from scipy.special import expit, logit, ndtri, stdtrit
 
 from anonpipe.environment import one_thread
 from anonpipe.errors import InputError
-from anonpipe.evaluate.measurement import Audience, Figure, Measurement
+from anonpipe.evaluate.measurement import Audience, Figure, Measurement, Share
 from anonpipe.evaluate.utility._measure import UtilityMeasure
 from anonpipe.evaluate.utility._tables import Encoded, TypedTables, encoded
 from anonpipe.types import BoolArray, FloatArray, IntArray
@@ -23,21 +23,12 @@ from anonpipe.types import BoolArray, FloatArray, IntArray
 _Z = float(ndtri(0.975))
 
 
-@dataclass(frozen=True)
-class Auc:
-    """Chance that a positive scores higher than a negative, ties counting half, and its 95 % interval."""
+def auc(positives: npt.ArrayLike, negatives: npt.ArrayLike) -> Share:
+    """Area under the ROC curve of finite scores: the chance that a positive scores higher, ties counting half.
 
-    value: float
-    low: float
-    high: float
-
-
-def auc(positives: npt.ArrayLike, negatives: npt.ArrayLike) -> Auc:
-    """Area under the ROC curve of finite scores, with a 95 % interval that is symmetric on the logit scale.
-
-    The variance is DeLong's; where it is 0 the interval is extended by 3 / n of the smaller group, the rule of three.
-    DeLong, DeLong & Clarke-Pearson (1988), Biometrics 44:837-845; by ranks as in Sun & Xu (2014), IEEE Signal
-    Processing Letters 21:1389-1393.
+    The 95 % interval is symmetric on the logit scale. The variance is DeLong's; where it is 0 the interval is extended
+    by 3 / n of the smaller group, the rule of three. DeLong, DeLong & Clarke-Pearson (1988), Biometrics 44:837-845; by
+    ranks as in Sun & Xu (2014), IEEE Signal Processing Letters 21:1389-1393.
     """
     from scipy.stats import rankdata
 
@@ -55,9 +46,9 @@ def auc(positives: npt.ArrayLike, negatives: npt.ArrayLike) -> Auc:
     if variance > 0 and 0 < value < 1:
         reach = _Z * math.sqrt(variance) / (value * (1 - value))
         ends = expit(logit(value) + reach * np.array([-1.0, 1.0]))
-        return Auc(value, float(ends[0]), float(ends[1]))
+        return Share(value, float(ends[0]), float(ends[1]))
     reach = 3.0 / min(m, n)
-    return Auc(value, max(0.0, value - reach), min(1.0, value + reach))
+    return Share(value, max(0.0, value - reach), min(1.0, value + reach))
 
 
 # --- Logistic regression of two outcomes to its maximum, on an orthonormal basis of the design ------------------------
@@ -281,7 +272,7 @@ _TREES = 60  # Of at most 31 leaves each
 
 def discriminator(
     old: FloatArray, new: FloatArray, *, rng: np.random.Generator, categories: Sequence[int] = (), paired: bool = False
-) -> Auc:
+) -> Share:
     """Area under the ROC curve of boosted trees on records that they have not seen: 0.5 is chance, 1 certainty.
 
     `categories` are places of the columns that are codes from 0 to 249. With `paired`, row i of the release replaces
@@ -340,9 +331,7 @@ _TREE = replace(
     baseline_is="the same tree with labels permuted",
 )
 _TREE_RATIO = replace(
-    _TREE,
-    key="propensity.tree_ratio",
-    title="Propensity score by a classification tree, over its expectation",
+    _TREE, key="propensity.tree_ratio", title="Propensity score by a classification tree, over its expectation"
 )
 _BOOSTED = Figure(
     "distinguishability",

@@ -11,7 +11,6 @@ import numpy as np
 from scipy.special import stdtrit
 
 from anonpipe.columns import Kind
-from anonpipe.errors import JobError
 from anonpipe.evaluate.measurement import Measurement
 from anonpipe.evaluate.utility._distances import COLUMN_DISTANCES, MISSING, SUBGROUPS
 from anonpipe.evaluate.utility._measure import UtilityMeasure
@@ -86,16 +85,12 @@ def utility(
     differences are larger in smaller samples; by how much is seen in the parts too, and the lower end allows for it.
     Higher moments and changes in standard errors have none. Where all records are measured, the figures are exact.
     """
-    tables = typed_tables(original, released, columns, paired=paired, least=max(least, 1))
+    tables = typed_tables(original, released, columns, paired=paired, least=least)
     known = weight if weight in columns else ""
     ends = compared_endpoints(tables, endpoints)
     tables = replace(tables, endpoints=ends, weight=known or "", population=population if ends else None)
     if set(design) <= set(columns):
         tables = replace(tables, design_strata=design[0], cluster=design[1])
-    if least < 1:
-        raise JobError(f"least={least} was given as the smallest group; give 1 or more")
-    if of < tables.rows:
-        raise JobError(f"of={of} was given for {tables.rows} records; give the records of the whole table")
     # Made in any case: what a measure draws is the same whether or not the others are asked for
     halves = tables.halves(rng) if tables.rows >= 4 else None
     is_sample = of > tables.rows and min(tables.rows, tables.released) >= _BLOCKS * _LEAST_BLOCK

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anonpipe.errors import InputError
+from anonpipe.evaluate.risk import ClassShares
 from anonpipe.evaluate.risk._class_disclosure import class_risk, random_groups
 from anonpipe.methods.grouping import class_disclosure
 from anonpipe.verify.output_control import disclosive
@@ -25,10 +25,10 @@ def test_random_groups_as_drawn():
     rng = np.random.default_rng(0)
     classes, labels = rng.permutation(np.repeat([0, 1, 2], [700, 280, 20])), np.repeat(np.arange(200), 5)
     drawn = [class_disclosure(labels, rng.permutation(classes)) for _ in range(40)]
-    found = random_groups(np.full(200, 5), np.array([0.7, 0.28, 0.02]))
-    assert np.mean([d.homogeneous_share for d in drawn]) == pytest.approx(found.homogeneous_share, abs=0.02)
-    assert np.mean([d.single_records / 1000 for d in drawn]) == pytest.approx(found.single_share, abs=0.01)
-    assert np.mean([d.chi_square for d in drawn]) == pytest.approx(found.chi_square, abs=0.1)
+    homogeneous, single, chi_square = random_groups(np.full(200, 5), np.array([0.7, 0.28, 0.02]))
+    assert np.mean([d.homogeneous_share for d in drawn]) == pytest.approx(homogeneous, abs=0.02)
+    assert np.mean([d.single_records / 1000 for d in drawn]) == pytest.approx(single, abs=0.01)
+    assert np.mean([d.chi_square for d in drawn]) == pytest.approx(chi_square, abs=0.1)
 
 
 @settings(deadline=None, max_examples=25)
@@ -48,7 +48,8 @@ def test_single_records_are_counted_and_merge(seed, n):
 def test_measurements():
     labels, classes = np.repeat([0, 1, 2], 3), np.array([0, 0, 0, 0, 1, 1, 1, 1, 1])
     told = class_disclosure(labels, classes)
-    measured = {m.name: m for m in class_risk(told, column="c", shares=[4 / 9, 5 / 9], sizes=[3, 3, 3])}
+    shares = np.array([4, 5]) / 9
+    measured = {m.name: m for m in class_risk("c", ClassShares(told, shares, np.full(3, 3)))}
     assert measured["sensitive.c.homogeneity"].value == pytest.approx(6 / 9)
     assert measured["sensitive.c.homogeneity"].baseline == pytest.approx((4 + 10) / 84)
     assert measured["sensitive.c.singles"].value == pytest.approx(1 / 9)
@@ -61,16 +62,4 @@ def test_measurements():
     assert measured["sensitive.c.entropy_l"].value == pytest.approx(1)
     assert measured["sensitive.c.t"].value == pytest.approx(5 / 9)
     assert measured["sensitive.c.t_ordered"].value == pytest.approx(5 / 9)
-    assert all(m.baseline is None for m in class_risk(told))
-
-
-def test_what_is_refused():
-    told = class_disclosure(np.array([0, 0, 1]), np.array([0, 1, 1]))
-    for how, message in (
-        ({"sizes": [2, 1]}, "only one"),
-        ({"sizes": [2, 2], "shares": [0.5, 0.5]}, "add up to 4"),
-        ({"sizes": [3], "shares": [0.5, 0.5]}, "1 sizes"),
-        ({"sizes": [2, 1], "shares": [0.5, 0.4]}, "add up to 1"),
-    ):
-        with pytest.raises(InputError, match=message):
-            class_risk(told, **how)
+    assert all(m.baseline is None for m in class_risk("c", ClassShares(told, shares, None)))

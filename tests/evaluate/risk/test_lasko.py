@@ -1,4 +1,5 @@
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -6,24 +7,33 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import ks_2samp
 
-from anonpipe.errors import InputError, JobError
-from anonpipe.evaluate.risk import nearest
-from anonpipe.evaluate.risk._lasko import excess, lasko_measures, predictions
+from anonpipe.errors import InputError
+from anonpipe.evaluate.risk import NearestMatches, nearest
+from anonpipe.evaluate.risk._lasko import MEASURE, excess, excesses, predictions, telling
 from tests.in_memory import mask
 from tests.methods.grouping.data import grouping_problems
 from tests.naive import finding as naive
 
 
-def passes(measures):
+def passes(found):
     """Whether the test lets all three measures pass at 5 %."""
-    return all(found.p >= 0.05 for found in measures.excesses)
+    return all(each.p >= 0.05 for each in found)
 
 
-def measured(original, released, k=5, **options):
-    rows = np.arange(len(original))
-    found = nearest(released, original, k, values=True)
-    reference = nearest(original, original, k, without=rows, values=True)
-    return lasko_measures(found, reference, records=len(original), k=k, **options)
+def searched(original, released, asked=None):
+    """The nearest of some records in the release, and in the original without themselves."""
+    rows = np.arange(len(original)) if asked is None else asked
+    near = nearest(original, original[rows], 5, without=rows, values=True)
+    return nearest(released, original[rows], 5, values=True), near
+
+
+def figures(found, reference, rows, own_row=None, own_group=None, groups=None):
+    """By their names."""
+    data = SimpleNamespace(
+        released=NearestMatches(found, groups), original=NearestMatches(reference), rows=rows, own_row=own_row,
+        own_group=own_group,
+    )  # fmt: skip
+    return {one.name: one for one in MEASURE.of(data)}
 
 
 @settings(deadline=None, max_examples=25)
@@ -99,13 +109,14 @@ def test_the_p_value_is_rarely_small_at_the_margin():
 def test_a_copy_is_found_out_and_another_sample_is_not():
     rng = np.random.default_rng(2)
     original, other = rng.normal(size=(2, 800, 6))
-    copy = measured(original, original + 1e-9 * rng.normal(size=original.shape), own_row=np.arange(800))
-    assert [round(at.value, 2) for at in copy.excesses[:2]] == [1.0, 1.0] and not passes(copy)
-    assert copy.right == 800 and np.isnan(copy.telling[0].value)
-    sample = measured(original, other)
-    assert passes(sample) and sample.right is None and sample.telling == ()
-    assert all(at.p > 0.3 for at in sample.excesses)
-    assert [m.name for m in sample.measurements()] == ["lasko.distance", "lasko.ambiguity", "lasko.uncertainty"]
+    copy = searched(original, original + 1e-9 * rng.normal(size=original.shape))
+    assert [round(at.value, 2) for at in excesses(*copy)[:2]] == [1.0, 1.0] and not passes(excesses(*copy))
+    found = figures(*copy, 800, np.arange(800))
+    assert found["lasko.match_rate"].value == 1 and np.isnan(found["lasko.match_auc_distance"].value)
+    assert "800 of 800 matches are right" in found["lasko.match_auc_distance"].note
+    sample = searched(original, other)
+    assert passes(excesses(*sample)) and all(at.p > 0.3 for at in excesses(*sample))
+    assert list(figures(*sample, 800)) == ["lasko.distance", "lasko.ambiguity", "lasko.uncertainty"]
 
 
 def test_right_matches_told_under_noise_not_in_shuffled_table():
@@ -113,24 +124,25 @@ def test_right_matches_told_under_noise_not_in_shuffled_table():
     rng = np.random.default_rng(3)
     original = rng.normal(size=(600, 8)) @ rng.normal(size=(8, 8))
     original = (original - original.mean(axis=0)) / original.std(axis=0)
-    noisy = measured(original, original + 0.25 * rng.normal(size=original.shape), own_row=np.arange(600))
-    assert 400 < noisy.right < 600 and noisy.telling[1].value > 0.8
-    assert noisy.telling[3].value >= noisy.telling[1].value - 0.05
-    swapped = measured(original, mask(original, "spectral_swap", rng=rng, partitions=[600]))
-    assert passes(swapped) and noisy.excesses[0].value > 0.5
+    noisy = searched(original, original + 0.25 * rng.normal(size=original.shape))
+    right = noisy[0].rows[:, 0] == np.arange(600)
+    areas = telling(noisy[0], right)
+    assert 400 < right.sum() < 600 and areas[1].value > 0.8
+    assert areas[3].value >= areas[1].value - 0.05
+    swapped = searched(original, mask(original, "spectral_swap", rng=rng, partitions=[600]))
+    assert passes(excesses(*swapped)) and excesses(*noisy)[0].value > 0.5
 
 
 def test_three_measures_together_say_nothing_of_nothing():
     rng = np.random.default_rng(4)
     original, released = rng.normal(size=(2, 2_000, 3))
-    found = nearest(released, original, 5, values=True)
-    groups = rng.integers(0, 4, 2_000)
-    blind = measured(original, released, own_group=groups, group_of_found=rng.integers(0, 4, found.rows.shape))
-    assert blind.by_group and 400 < blind.right < 600
-    assert all(0.44 < at.value < 0.56 for at in blind.telling)
-    constant = measured(np.repeat(original[:40], 5, axis=0), np.zeros((200, 3)), own_group=np.arange(200) % 2,
-                        group_of_found=np.tile([0], (200, 5)))  # fmt: skip
-    assert constant.telling[1].value == 0.5
+    blind = searched(original, released)
+    groups, of_found = rng.integers(0, 4, 2_000), rng.integers(0, 4, blind[0].rows.shape)
+    found = figures(*blind, 2_000, own_group=groups, groups=of_found)
+    assert "own group" in found["lasko.match_rate"].title and 0.2 < found["lasko.match_rate"].value < 0.3
+    assert all(0.44 < found[name].value < 0.56 for name in found if "auc" in name)
+    constant, _ = searched(np.repeat(original[:40], 5, axis=0), np.zeros((200, 3)))
+    assert telling(constant, np.arange(200) % 2 == 0)[1].value == 0.5
 
 
 def test_measurements_of_a_sample():
@@ -138,11 +150,8 @@ def test_measurements_of_a_sample():
     original = rng.normal(size=(500, 4))
     released = original + 0.4 * rng.normal(size=original.shape)
     asked = np.arange(0, 500, 5)
-    found = nearest(released, original[asked], 5, values=True)
-    reference = nearest(original, original[asked], 5, without=asked, values=True)
-    by_name = {
-        m.name: m for m in lasko_measures(found, reference, records=500, own_row=asked).measurements()
-    }  # fmt: skip
+    found, reference = searched(original, released, asked)
+    by_name = figures(found, reference, 500, asked)
     distance = by_name["lasko.distance"]
     assert (distance.records, distance.of) == (100, 500) and distance.low < distance.value < distance.high
     (curve,) = distance.curves
@@ -152,23 +161,11 @@ def test_measurements_of_a_sample():
     rate, auc_all = by_name["lasko.match_rate"], by_name["lasko.match_auc_together"]
     assert rate.low < rate.value == (found.rows[:, 0] == asked).mean() < rate.high
     assert auc_all.low < auc_all.value < auc_all.high and auc_all.baseline == 0.5
-    everyone = measured(original, released).measurements()[0]
+    everyone = figures(*searched(original, released), 500)["lasko.distance"]
     assert everyone.low is None and not everyone.sampled
 
 
-def test_refusals():
-    features = np.arange(6.0)[:, None]
-    found = nearest(features, features, 3, values=True)
-    for options, error, words in (
-        ({"k": 1}, JobError, "k is 1"),
-        ({"k": 4}, InputError, "search 4 with values"),
-        ({"margin": 1.5}, JobError, "margin is 1.5"),
-        ({"records": 5}, JobError, "6 records of 5"),
-        ({"own_group": np.zeros(6)}, JobError, "without group_of_found"),
-        ({"own_row": [1, 2]}, JobError, "do not fit"),
-    ):
-        with pytest.raises(error, match=words):
-            lasko_measures(found, found, **{"records": 6, "k": 3, **options})
-    without_values = nearest(features, features, 3)
-    with pytest.raises(InputError, match="with values"):
-        predictions(without_values, 3)
+def test_too_few_records_are_refused():
+    features = np.arange(3.0)[:, None]
+    with pytest.raises(InputError, match="fewer than 5 records"):
+        figures(*searched(features, features), 3)

@@ -31,7 +31,7 @@ def found(seed=0, groups=None):
 
 
 def test_every_key_and_figure_is_named_once():
-    figures = [name for measure in MEASURES for name in measure.figures]
+    figures = [name for measure in MEASURES for name in measure.keys]
     assert len(BY_KEY) == len(MEASURES) and len(set(figures)) == len(figures)
     assert len({measure.title for measure in MEASURES}) == len(MEASURES)
 
@@ -70,9 +70,9 @@ def test_measures_need_no_run():
     known = SimpleNamespace(
         rows=60, released=found(1), original=found(2), held=found(3), guessed=Reason.FEW_HELD, mean_distances=None
     )
-    assert [one.name for one in BY_KEY["closest_record"].of(known)] == list(BY_KEY["closest_record"].figures)
+    assert [one.name for one in BY_KEY["closest_record"].of(known)] == list(BY_KEY["closest_record"].keys)
     trained = {"membership.trained_auc", "membership.traced_auc", "membership.counted_auc"}  # need guesses besides
-    assert {one.name for one in BY_KEY["membership"].of(known)} | trained == set(BY_KEY["membership"].figures)
+    assert {one.name for one in BY_KEY["membership"].of(known)} | trained == set(BY_KEY["membership"].keys)
     members, controls = (np.random.default_rng(at).random((40, 3)) for at in (4, 5))
     told = guess_nearest(members, np.concatenate([members, controls]), Coding.of(members, controls))
     known.guessed = InferenceTask(members, members, controls, told, ["a", "b", "c"], [0, 1, 2], [])
@@ -83,6 +83,6 @@ def test_measures_need_no_run():
 
 
 def test_measure_giving_other_figures_than_said_is_refused():
-    measure = RiskMeasure("closest", "closest", ("closest_record.p5",), BY_KEY["closest_record"].function)
+    measure = RiskMeasure("closest", "closest", BY_KEY["closest_record"].figures[:1], BY_KEY["closest_record"].function)
     with pytest.raises(AnonpipeError, match="closest gave other figures"):
         measure.of(SimpleNamespace(rows=60, released=found(1), original=found(2)))

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anonpipe.errors import InputError, JobError
+from anonpipe.errors import InputError
 from anonpipe.evaluate.risk import Nearest, RankLinkage, merge_nearest, near_order, nearest
 from anonpipe.evaluate.risk._nearest import TILE, Tiles
 from tests.methods.grouping.data import grouping_problems
@@ -135,23 +135,8 @@ def test_fewer_records_than_asked_for():
     assert found.values[0, 0, 0] == 4.0 and np.isnan(found.values[0, 1:]).all()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "options", "error", "words"),
-    [
-        (([[1.0]], [[1.0, 2.0]], 1), {}, InputError, "1 columns and queries 2"),
-        (([[1.0]], [[np.nan]], 1), {}, InputError, "NaN"),
-        (([1.0], [[1.0]], 1), {}, InputError, "shape"),
-        (([[1.0]], [[1.0]], 0), {}, JobError, "count is 0"),
-        (([[1.0]], [[1.0]], 1), {"without": [1, 2]}, JobError, "one row number a query"),
-    ],
-)
-def test_refusals(arguments, options, error, words):
-    with pytest.raises(error, match=words):
-        nearest(*arguments, **options)
-
-
-def test_parts_that_do_not_fit_together():
-    found = nearest([[1.0]], [[1.0]], 1)
-    for parts in ([], [found, nearest([[1.0]], [[1.0], [2.0]], 1)], [found, nearest([[1.0]], [[1.0]], 1, values=True)]):
-        with pytest.raises(JobError, match="parts"):
-            merge_nearest(parts)
+@pytest.mark.parametrize(("features", "words"), [([[np.nan]], "NaN"), ([[1e101]], "above 1e100"), ([1.0], "shape")])
+def test_refusals(features, words):
+    for tables in ((features, [[1.0]]), ([[1.0]], features)):
+        with pytest.raises(InputError, match=words):
+            nearest(*tables, 1)

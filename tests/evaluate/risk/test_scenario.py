@@ -12,9 +12,14 @@ from hypothesis import strategies as st
 
 from anonpipe.errors import JobError
 from anonpipe.evaluate.measurement import Audience, Reason
-from anonpipe.evaluate.risk import MEASURES, AttackScenario, Ordered, around, key_matches, scenario_risk
+from anonpipe.evaluate.risk import MEASURES, AttackScenario, Ordered, ScenarioRisk, around, key_matches
 from anonpipe.evaluate.risk._scenario import individual_risk
 from tests.naive import scenario as naive
+
+
+def judged(knows, sizes, k, **given):
+    return ScenarioRisk("a", k, AttackScenario(knows, np.array(sizes), **given))
+
 
 MEASURE = next(each for each in MEASURES if each.key == "scenarios")
 
@@ -45,14 +50,12 @@ cells = st.lists(st.tuples(st.integers(0, 3), st.sampled_from([0.0, 1.0, math.na
 @settings(max_examples=60, deadline=None)
 def test_figures_of_the_original_are_those_of_counted_classes(rows, k, fraction):
     classes = naive.class_sizes(rows)
-    sizes = list(classes.values())
-    found = scenario_risk("a", ["x", "y"], sizes, k=k, sampling_fraction=fraction)
+    found = judged(["x", "y"], list(classes.values()), k, sampling_fraction=fraction)
     each = [classes[naive._held(row)] for row in rows]
-    assert found.uniques == pytest.approx(each.count(1) / len(rows))
-    assert found.below_3 == pytest.approx(sum(size < 3 for size in each) / len(rows))
-    assert found.below_k == pytest.approx(sum(size < k for size in each) / len(rows))
+    for size in (2, 3, k):
+        assert found.below(size) == pytest.approx(sum(own < size for own in each) / len(rows))
     assert found.average == pytest.approx(sum(1 / size for size in each) / len(rows))
-    assert found.smallest == min(each) and found.persons == len(rows)
+    assert found.counted == len(rows) and found.measurements()[3].value == min(each)
     if fraction is not None:
         risks = [naive.individual_risk(size, fraction) for size in each]
         expected = max(risks), sum(risks) / len(rows), each.count(1) * fraction / len(rows)
@@ -96,9 +99,9 @@ def test_points_that_rounding_alone_tells_apart_are_equally_near():
 
 
 def test_all_is_stewards_and_held_against_agency_threshold():
-    found = scenario_risk(
-        "a", ["x"], [1, 2, 9], k=5, own=[1, 2, 0], chances=[0.5, 0.25, 0.0], sampling_fraction=0.1, of=900
-    ).measurements()
+    looked_for = {"own": np.array([1, 2, 0]), "chances": np.array([0.5, 0.25, 0.0])}
+    risk = judged(["x"], [1, 2, 9], 5, **looked_for, sampling_fraction=0.1, of=900)
+    found = risk.measurements()
     named = {one.name.rpartition(".")[2]: one for one in found}
     assert all(one.audience is Audience.STEWARD for one in found)
     assert named["prosecutor_max"].baseline == named["journalist_max"].baseline == 0.09
@@ -119,11 +122,9 @@ def test_without_links_the_original_is_measured_alone():
     ]  # fmt: skip
 
 
-def test_what_does_not_belong_together_is_refused():
+def test_no_class_is_refused():
     with pytest.raises(JobError, match="no class was counted"):
-        scenario_risk("a", ["x"], [], k=5)
-    with pytest.raises(JobError, match="give one each"):
-        scenario_risk("a", ["x"], [1], k=5, own=[1, 1], chances=[0.5])
+        judged(["x"], [], 5)
 
 
 amounts = st.lists(st.tuples(st.integers(-4, 4).map(float), st.sampled_from([1.0, 2.0, math.nan])), min_size=1)
@@ -136,11 +137,11 @@ def test_who_could_be_meant_is_who_is_near_enough(rows, far, part, other):
     found = around(table, [0, 1], tolerances).matches(Ordered.of(table), len(table)).counts
     expected = [naive.near_enough(row, rows, tolerances) for row in rows]
     assert found.tolist() == expected
-    risk = scenario_risk("a", ["x"], found, persons=np.ones_like(found), k=3, sampling_fraction=0.5)
-    assert risk.uniques == pytest.approx(expected.count(1) / len(rows))
-    assert risk.below_k == pytest.approx(sum(size < 3 for size in expected) / len(rows))
+    risk = judged(["x"], found, 3, persons=np.ones_like(found), sampling_fraction=0.5)
+    for size in (2, 3):
+        assert risk.below(size) == pytest.approx(sum(own < size for own in expected) / len(rows))
     assert risk.average == pytest.approx(sum(1 / size for size in expected) / len(rows))
-    assert risk.smallest == min(expected) and risk.persons == len(rows)
+    assert risk.counted == len(rows) and risk.measurements()[3].value == min(expected)
     risks = [naive.individual_risk(size, 0.5) for size in expected]
     assert risk.journalist == pytest.approx((max(risks), sum(risks) / len(rows), expected.count(1) * 0.5 / len(rows)))
 
@@ -161,9 +162,8 @@ def test_individual_risks_by_weights_are_those_published():
     assert sums.tolist() == [110.0, 84.5, 84.5, 17.0, 541.0, 8.0, 5.0, 110.0]
     assert individual_risk(sizes, sizes / sums) == pytest.approx(PUBLISHED, rel=1e-6)
     classes = sorted(set(keys))
-    risk = scenario_risk(
-        "key", ["a"], [keys.count(key) for key in classes], k=3, weights=[sums[keys.index(key)] for key in classes]
-    )
+    places = [keys.index(key) for key in classes]
+    risk = judged(["a"], sizes[places], 3, weights=sums[places])
     assert risk.individual == pytest.approx((max(PUBLISHED), sum(PUBLISHED) / 8), rel=1e-6)
 
 
@@ -179,4 +179,5 @@ def test_individual_risk_is_as_in_sdcmicro(fraction):
 
 
 def test_weights_below_one_count_as_one_person_each():
-    assert scenario_risk("s", ["a"], [1, 4], k=2, weights=[0.2, 0.0]).individual == pytest.approx((1.0, 0.4))
+    risk = judged(["a"], [1, 4], 2, weights=np.array([0.2, 0.0]))
+    assert risk.individual == pytest.approx((1.0, 0.4))

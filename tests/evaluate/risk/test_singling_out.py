@@ -222,7 +222,7 @@ def test_linkability_of_all_who_are_held_out_is_not_defined():
 
 
 def test_each_guidance_criterion_has_its_gate_and_its_name():
-    figures = {figure for measure in MEASURES for figure in measure.figures}
+    figures = {figure for measure in MEASURES for figure in measure.keys}
     for gate, figure in (("singling_out", "singling_out.several"), ("linkability", "linkability")):
         assert figure in figures and GATES[gate].default == 0.1
     keys = [measure.key for measure in MEASURES]

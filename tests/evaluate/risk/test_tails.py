@@ -1,5 +1,4 @@
 import math
-from dataclasses import astuple
 
 import numpy as np
 import pytest
@@ -7,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from anonpipe.errors import JobError
 from anonpipe.evaluate.measurement import Measurement
 from anonpipe.evaluate.risk._tails import SHARES, tail_linkage
 from anonpipe.pipeline.evaluation.measures import gated
@@ -67,43 +65,40 @@ def test_as_the_twin(rows, width, kind, seed):
     linked = rng.choice([0.0, 0.2, 1.0], rows)
     names = [f"c{at}" for at in range(width)]
     order = rng.permutation(rows)
-    found, again = tail_linkage(values, linked, names), tail_linkage(values[order], linked[order], names)
-    assert [one[:4] for one in map(astuple, again.tails)] == [one[:4] for one in map(astuple, found.tails)]
-    expected = twin([column.tolist() for column in values.T], linked.tolist())
-    for tail, counts in zip(found.tails, expected, strict=True):
-        assert [(hits, count) for _, hits, count in tail.columns] == counts[:width]
-        assert [tail.any_column, tail.together] == counts[width:]
+    found, again = (tail_linkage(values[at], linked[at], names, of=rows) for at in (np.arange(rows), order))
+    assert [(one.name, one.records) for one in again] == [(one.name, one.records) for one in found]
+    assert [one.value for one in again] == pytest.approx([one.value for one in found])
+    counted = {one.name: one for one in found}
+    for share, counts in zip(SHARES, twin([column.tolist() for column in values.T], linked.tolist()), strict=True):
+        for what, (hits, count) in zip(("columns", "together"), counts[width:], strict=True):
+            one = counted.pop(f"tails.{what}_{100 * share:g}", None)
+            assert (one is None) == (count == 0)
+            if one is not None:
+                assert (one.value * count, one.records) == (pytest.approx(hits), count)
+                columns = [
+                    (name, hits / count) for name, (hits, count) in zip(names, counts[:width], strict=True) if count
+                ]
+                assert what == "together" or dict(one.parts) == pytest.approx(dict(columns))
+    assert not counted
 
 
 def test_extremes_that_are_found_are_not_hidden_by_all_others():
     rng = np.random.default_rng(1)
     income = rng.lognormal(10, 2, 2_000)
-    found = tail_linkage(income[:, None], income >= np.sort(income)[-15], ["income"], of=90_000)
-    measured = {one.name: one for one in found.measurements()}
-    assert found.everyone == pytest.approx(0.0075)
-    assert measured["tails.columns_1"].value == 15 / 40 and measured["tails.columns_1"].parts == (("income", 15 / 40),)
-    assert measured["tails.together_1"].value == pytest.approx(0.5, abs=0.3)
+    found = tail_linkage(income[:, None], 1.0 * (income >= np.sort(income)[-15]), ["income"], of=90_000)
+    measured = {one.name: one for one in found}
     one = measured["tails.columns_1"]
-    assert one.low < one.value < one.high and one.baseline == found.everyone and (one.records, one.of) == (40, 90_000)
+    assert one.baseline == pytest.approx(0.0075)
+    assert one.value == 15 / 40 and one.parts == (("income", 15 / 40),)
+    assert measured["tails.together_1"].value == pytest.approx(0.5, abs=0.3)
+    assert one.low < one.value < one.high and (one.records, one.of) == (40, 90_000)
 
 
 def test_the_value_of_many_is_no_extreme():
-    zeros = np.zeros((300, 1))
-    assert tail_linkage(zeros, np.ones(300, bool), ["visits"]).measurements() == ()
-    few = tail_linkage(np.arange(40.0)[:, None], np.ones(40, bool), ["x"]).measurements()
+    assert tail_linkage(np.zeros((300, 1)), np.ones(300), ["visits"], of=300) == []
+    few = tail_linkage(np.arange(40.0)[:, None], np.ones(40), ["x"], of=40)
     assert [one.name for one in few] == ["tails.columns_5", "tails.together_5"]
     assert "100.0 % of them are led" in few[0].note and few[0].low is None
-
-
-def test_refusals():
-    for values, linked, names in (
-        (np.zeros(3), [True] * 3, ["x"]),
-        (np.zeros((3, 1)), [True], ["x"]),
-        (np.zeros((3, 1)), [True] * 3, []),
-        (np.zeros((0, 1)), [], ["x"]),
-    ):
-        with pytest.raises(JobError, match="one row a record"):
-            tail_linkage(values, linked, names)
 
 
 def test_the_limit_on_extreme_records_is_held_against_linkage():

@@ -15,6 +15,7 @@ from anonpipe.evaluate.risk._membership import (
     membership,
     traced_membership,
 )
+from tests.evaluate.risk.tasks import task
 
 
 def moments_of(record):
@@ -46,7 +47,7 @@ def test_a_release_of_others_traces_nobody():
         rng = np.random.default_rng(seed)
         tables = [np.column_stack([rng.exponential(size=(n, 2)), rng.integers(0, 4, n)]) for n in (300, 300, 40)]
         tables[0][:5, 0] = np.nan
-        found = traced_membership(*tables, [2])
+        found = traced_membership(task(*tables, [2]))
         above += found.low > 0.5
         assert found.low <= found.value <= found.high
     assert above <= 5
@@ -61,7 +62,7 @@ def test_kept_moments_trace_members_as_far_as_theory_says(columns):
         rng = np.random.default_rng(seed)
         members, controls = rng.normal(size=(size, columns)), rng.normal(size=(others, columns))
         released = with_moments_of(members, rng)
-        traced.append(traced_membership(released, members, controls).value)
+        traced.append(traced_membership(task(released, members, controls)).value)
         distances = (nearest(released, table, 1).distances[:, 0] for table in (members, controls))
         near.append(membership(*distances)[0].value)
     moved = columns * (columns + 3) / 2 / size * others / (size + others)
@@ -73,13 +74,13 @@ def test_order_and_scale_mean_nothing():
     rng = np.random.default_rng(1)
     members, controls = rng.normal(size=(200, 4)), rng.normal(size=(80, 4))
     released = with_moments_of(members, rng)
-    found = traced_membership(released, members, controls)
-    shuffled = traced_membership(rng.permutation(released), members, controls)
+    found = traced_membership(task(released, members, controls))
+    shuffled = traced_membership(task(rng.permutation(released), members, controls))
     assert shuffled.value == pytest.approx(found.value)
     grown = [np.exp(3 * table) for table in (released, members, controls)]  # ranks stay
-    assert traced_membership(*grown).value == pytest.approx(found.value)
+    assert traced_membership(task(*grown)).value == pytest.approx(found.value)
     constant = [np.column_stack([table, np.ones(len(table))]) for table in (released, members, controls)]
-    assert 0.0 <= traced_membership(*constant).value <= 1.0
+    assert 0.0 <= traced_membership(task(*constant)).value <= 1.0
 
 
 def excess_by_loops(known, value):
@@ -108,8 +109,8 @@ def test_counts_tell_copies_and_not_another_sample():
         whole = rng.normal(size=(900, 6)).round(2)
         whole[:9, 0] = np.nan
         members, controls, released = np.split(whole, 3)
-        above += counted_membership(released, members, controls).low > 0.5
-        assert counted_membership(rng.permutation(members), members, controls).low > 0.6
+        above += counted_membership(task(released, members, controls)).low > 0.5
+        assert counted_membership(task(rng.permutation(members), members, controls)).low > 0.6
     assert above <= 4  # 1 by chance
     constant = [np.ones((300, 1))] * 3
-    assert counted_membership(*constant).value == 0.5
+    assert counted_membership(task(*constant)).value == 0.5

@@ -7,14 +7,10 @@ import math
 import numpy as np
 import pytest
 
-from anonpipe.evaluate.risk import Coding, guess_nearest, nearest
+from anonpipe.evaluate.risk import nearest
 from anonpipe.evaluate.risk._membership import membership, signs, trained_membership
+from tests.evaluate.risk.tasks import task
 from tests.naive import forest as naive
-
-
-def guesses(released, members, controls, categories=()):
-    asked = np.concatenate([members, controls])
-    return guess_nearest(released, asked, Coding.of(released, asked, categories))
 
 
 def crowd(rng, n):
@@ -36,8 +32,8 @@ def test_signs_are_those_of_loops():
     released, members, controls = (np.column_stack([rng.normal(size=n), rng.integers(0, 3, n)]) for n in (20, 6, 5))
     for table in (released, members, controls):
         table[0] = np.nan
-    found, asked = guesses(released, members, controls, [1]), np.concatenate([members, controls])
-    told = signs(released, asked, found, [1])
+    given, asked = task(released, members, controls, [1]), np.concatenate([members, controls])
+    told, found = signs(given), given.found
     deviation = np.nanstd(released[:, 0], ddof=1)
     for row, made in enumerate(told):
         expected = []
@@ -58,9 +54,9 @@ def test_the_forest_is_that_of_the_twin_on_average(moved):
     rng = np.random.default_rng(2)
     members, controls = rng.normal(size=(50, 3)), rng.normal(size=(35, 3))
     released = members + moved * rng.normal(size=members.shape)
-    found, inside = guesses(released, members, controls), [1] * 50 + [0] * 35
-    features = signs(released, np.concatenate([members, controls]), found, ()).tolist()
-    areas = [trained_membership(released, members, controls, found, seed=seed).value for seed in range(6)]
+    given, inside = task(released, members, controls), [1] * 50 + [0] * 35
+    features = signs(given).tolist()
+    areas = [trained_membership(given, seed=seed).value for seed in range(6)]
     twin = [naive.area(naive.judged(features, inside, 5, 40, 5, seed), inside) for seed in range(6)]
     error = math.sqrt((np.var(areas, ddof=1) + np.var(twin, ddof=1)) / 6)
     assert abs(np.mean(areas) - np.mean(twin)) < 3 * error + 0.003
@@ -73,7 +69,7 @@ def test_a_release_of_others_tells_nothing():
     for seed in range(5):
         rng = np.random.default_rng(seed)
         members, controls, released = (crowd(rng, n) for n in (300, 200, 300))
-        one = trained_membership(released, members, controls, guesses(released, members, controls, [3]), [3])
+        one = trained_membership(task(released, members, controls, [3]))
         missed += one.low > 0.5
         assert one.low < one.value < one.high and 0.35 < one.value < 0.65
     assert missed <= 1
@@ -82,7 +78,7 @@ def test_a_release_of_others_tells_nothing():
 def test_a_copy_gives_everybody_away():
     rng = np.random.default_rng(6)
     members, controls = crowd(rng, 200), crowd(rng, 150)
-    one = trained_membership(members, members, controls, guesses(members, members, controls, [3]), [3])
+    one = trained_membership(task(members, members, controls, [3]))
     assert one.value > 0.99 and 0.9 < one.low < one.value <= one.high <= 1
 
 
@@ -90,11 +86,11 @@ def test_it_sees_what_a_single_distance_does_not():
     rng = np.random.default_rng(4)
     members, controls = crowd(rng, 900), crowd(rng, 700)
     released = blurred(rng, members)
-    one = trained_membership(released, members, controls, guesses(released, members, controls, [3]), [3], of=9_000)
+    one = trained_membership(task(released, members, controls, [3]), of=9_000)
     scale = released.std(axis=0)
     near = [nearest(released / scale, each / scale, 2).distances[:, 0] for each in (members, controls)]
     plain, *_ = membership(*near)
     assert one.value > plain.value + 0.03 and one.low > 0.55
     assert (one.records, one.of, one.baseline) == (700, 9_000, 0.5)
-    again = trained_membership(released, members, controls, guesses(released, members, controls, [3]), [3], of=9_000)
+    again = trained_membership(task(released, members, controls, [3]), of=9_000)
     assert again == one

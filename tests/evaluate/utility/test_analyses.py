@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import sys
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -388,12 +386,6 @@ def test_problems_have_no_value():
     assert "stage" in model.fit.problem and CANARY not in model.fit.problem
 
 
-def test_a_column_that_the_release_has_not_is_named():
-    frame = registry()
-    with pytest.raises(JobError, match="age once"):
-        compare_models(frame, frame.drop(columns="age"), [MONTHS])
-
-
 def test_names_of_analyses_differ():
     with pytest.raises(JobError, match="several analyses are called months"):
         fit_models(registry(), [MONTHS, MONTHS])
@@ -424,9 +416,3 @@ def test_names_that_are_no_words():
     analysis = Analysis("a", "linear", "months ~ Q('age at diagnosis')", subset="`age at diagnosis` > 60")
     (model,) = fit_models(frame, [analysis])
     assert model.fit.rows == (frame["age at diagnosis"] > 60).sum() and model.fit.problem is None
-
-
-def test_without_the_library_the_remedy_is_told(monkeypatch):
-    monkeypatch.setitem(sys.modules, "patsy", None)
-    with pytest.raises(JobError, match="pip install patsy"):
-        fit_models(registry(), [MONTHS])

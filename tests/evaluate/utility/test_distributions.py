@@ -5,7 +5,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anonpipe.columns import Kind
-from anonpipe.errors import JobError
 from anonpipe.evaluate.utility import correlation_changes, distributions
 from anonpipe.evaluate.utility._pictures import _round_step
 from anonpipe.evaluate.utility._tables import typed_tables
@@ -122,12 +121,6 @@ def test_correlation_changes():
     assert found.released[0, 1] == pytest.approx(-found.original[0, 1])
     assert np.isnan(found.original[3]).all()
     assert correlation_changes(typed_tables(old, new, {"k": Kind.CATEGORICAL})).names == ()
-
-
-def test_what_is_refused():
-    frame = pd.DataFrame({"x": [1.0]})
-    with pytest.raises(JobError, match="least=0"):
-        distributions(typed_tables(frame, frame, {"x": Kind.CONTINUOUS}), bins_for_steward(0))
 
 
 @pytest.mark.parametrize("releasable", [False, True])

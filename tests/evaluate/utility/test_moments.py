@@ -134,10 +134,10 @@ def test_average_bias_of_constant_columns():
 def test_what_is_refused():
     table = np.ones((3, 2))
     for bad, message in (
-        (np.ones(3), "shape"),
-        (np.ones((1, 2)), "1 released records"),
-        (np.full((3, 2), np.nan), "3 of 3 released"),
-        (np.ones((3, 1)), "2 columns and the release 1"),
+        (np.ones(3), "shapes"),
+        (np.ones((1, 2)), "two rows or more"),
+        (np.full((3, 2), np.nan), "not finite"),
+        (np.ones((3, 1)), "of equal width"),
     ):
         with pytest.raises(InputError, match=message):
             abisd(table, bad)

@@ -315,7 +315,7 @@ def test_a_share_of_the_classes_is_counted_whole(tmp_path, monkeypatch):
     monkeypatch.setattr(preview, "COUNTED_CLASSES", 300)
     found = {each.name: each for each in preview.preview(job(tmp_path)).scenarios}
     kin = found["kin"]
-    assert 200 < kin.persons < 400 and kin.of == 900 and kin.uniques > 0.9
+    assert 200 < kin.counted < 400 and kin.given.of == 900 and kin.below(2) > 0.9
 
 
 def test_a_plan_without_scenarios_counts_none(tmp_path):

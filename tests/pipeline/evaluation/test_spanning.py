@@ -21,6 +21,7 @@ from anonpipe.pipeline.evaluation.search import matches_in
 from anonpipe.pipeline.outcome.evidence import group_sizes
 from anonpipe.verify.output_control import group_size_histogram
 from tests import small
+from tests.evaluate.risk.tasks import task
 from tests.pipeline.evaluation.test_assess import COLUMNS, LOOSE, RISK, looked
 from tests.staged import beside_the_original
 
@@ -116,14 +117,8 @@ def test_columns_are_guessed_from_the_whole_release(tmp_path, monkeypatch):
     released = np.concatenate(found["released"])
     guessed = found["guessed"]
     assert len(guessed.released) == len(released) and len(guessed.members) <= 60 and len(guessed.controls) > 30
-    whole = attribute_inference(
-        released,
-        guessed.members,
-        guessed.controls,
-        categories=found["coded"],
-        columns=[BY_NAME.index("x"), BY_NAME.index("y")],
-        of=len(released),
-    )
+    tables, columns = (released, guessed.members, guessed.controls), [BY_NAME.index("x"), BY_NAME.index("y")]
+    whole = attribute_inference(task(*tables, found["coded"], columns=columns), of=len(released))
     told = assessment.measurement("attribute_inference")
     assert told.value == whole.worst.risk and told.of == len(released)
 
