@@ -357,20 +357,9 @@ def local_synthesis(
     return (*groups, *draws)
 
 
-def _expect_local(
-    moments: Moments,
-    *,
-    k: int,
-    categories: Categories = (),
-    components: int | None = None,
-    shape: str | None = None,
-    tails: str = "gaussian",
-    variance_share: float = 1.0,
-    classes: int | None = None,
-    iterations: int = 50,
-) -> Expected:
+def _expect_local(moments: Moments, **options: Any) -> Expected:
     """Exactly the moments of the features, whatever the options."""
-    return Expected.exactly(moments.scatter / max(moments.n - 1, 1))
+    return Expected.exactly(moments.covariance)
 
 
 def _draw_normal(part: FloatArray, *, params: MixtureGroups, rng: np.random.Generator) -> FloatArray:

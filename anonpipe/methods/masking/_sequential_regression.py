@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from pydantic import Field
@@ -419,12 +419,7 @@ def _dummies(category: IntArray, block: Block) -> FloatArray:
 
 
 def _expect_sequential(
-    moments: Moments,
-    *,
-    categories: Categories = (),
-    rounds: int = 1,
-    parameters: Parameters = "estimated",
-    penalty: float = 1e-3,
+    moments: Moments, *, categories: Categories = (), parameters: Parameters = "estimated", **options: Any
 ) -> Expected | None:
     """That of a normal sample for numbers alone; nothing is said of categories and of drawn parameters."""
     return None if categories or parameters == "drawn" else normal_draws(moments, "spectral")
