@@ -197,7 +197,7 @@ def combinations(work: Work, cut: Cut) -> tuple[FloatArray, FloatArray]:
     parts = [work.staging.read_record(_COMBINATIONS.format(index)) for index in range(cut.files)]
     cells, rows = (np.concatenate(side) for side in zip(*parts, strict=True))
     _, first, which = np.unique(row_numbers(cells), return_index=True, return_inverse=True)
-    return cells[first], np.bincount(which.reshape(-1), weights=rows)
+    return cells[first], np.bincount(which.reshape(-1), weights=rows).astype(np.float64)
 
 
 def _beyond_limits(fitted: Fitted, cells: FloatArray) -> int:
