@@ -16,7 +16,7 @@ from anonpipe.encoding.identifiers import UnitColumn
 from anonpipe.encoding.weights import Factors, Pieces, WeightCounts
 from anonpipe.errors import record_noun
 from anonpipe.job.linked import unpublished
-from anonpipe.methods.executor import ColumnsPass
+from anonpipe.methods.executor import Columns
 from anonpipe.methods.masking import RecordsAndDraws
 from anonpipe.moments import Moments, PairwiseMoments, merge_all
 from anonpipe.pipeline.arrays import load_params, load_record, scopes_of
@@ -225,7 +225,7 @@ def _of_columns(work: Work, fitted: Fitted, cut: Cut) -> list[list[TaskResults]]
     """Task results of channels, by pass over columns and scope."""
     scopes, results_of_passes = len(scopes_of(fitted, cut)), []
     for pass_ in fitted.procedure.head:
-        if isinstance(pass_, ColumnsPass):
+        if isinstance(pass_.step, Columns):
             stage = stage_name(pass_.number)
             channels = PassTask.read(work, stage).channels
             results = work.staging.results(stage).read_all(channels * scopes)
