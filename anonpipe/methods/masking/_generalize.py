@@ -99,14 +99,9 @@ def generalize(
     )
     ends = 1 if release == "midpoint" else 2  # of each interval
     return (
-        Reduce("ranges", Range.of, _find_range),
+        Reduce("ranges", Range.of, lambda ranges: ranges.high - ranges.low),
         Rows("cut", function, least=k, channels=lambda given, params: ends * given),
     )
-
-
-def _find_range(ranges: Range) -> FloatArray:
-    """Range of each column over all records."""
-    return ranges.high - ranges.low
 
 
 def _replace_values(part: FloatArray, *, params: FloatArray, release: Release, **options: Any) -> FloatArray:

@@ -451,9 +451,8 @@ def _added(work: Work, cut: Cut, *names: str) -> tuple[IntArray, IntArray]:
 def gather_queries(work: Work, fitted: Fitted, cut: Cut) -> None:
     """Put the partitions' queries into one file, and rows that ranks are taken from; done once, by the driver."""
     # Records whose columns are to be guessed go into a file of their own.
-    asked = ("features", "own_row", "own_original", "own_group", "own_size", "own_alike", "own_strata", "own_numbers")
-    names = (*asked, "own_classes", "own_blocks", "own_known", "own_cells", "original", "released")
-    *queries, original, released = read_samples(work, cut, *names)
+    *names, _, _ = (field.name for field in fields(Queries))
+    *queries, original, released = read_samples(work, cut, *names, "original", "released")
     own = original
     if fitted.unit is not None:  # attacks count units: one record of each is looked for
         asked_of, sampled_of, groups, alike = read_samples(
@@ -469,14 +468,12 @@ def gather_queries(work: Work, fitted: Fitted, cut: Cut) -> None:
     if len(held := held_cells(work, fitted)) >= FEWEST_HELD:
         members = own[:: -(-len(own) // wanted_queries(fitted.job, cut.rows))]
         of_copies = [read_samples(one, cut, "released")[0][::step, : len(fitted.cells.names)] for one in work.copies]
-        guessed = {"released": np.concatenate(of_copies), "members": members, "controls": held}
-        work.staging.write_record(_GUESSED, guessed)
+        work.staging.write_record(_GUESSED, GuessedCells(np.concatenate(of_copies), members, held))
         sample, (ends,) = released[:, : len(fitted.cells.names)], read_samples(work, cut, "outermost")
         how = known.coded_positions(fitted), fitted.job.measure.queries, work.rng("assess singling out", 0)
         work.staging.write_record(_PREDICATES, candidates(sample, ends, cut.rows, *how))
-    ranked = {"ranked_original": known_features(fitted, original[::step])}
-    ranked |= {"ranked_released": known_features(fitted, released[::step])}
-    work.staging.write_record(_QUERIES, dict(zip(names, queries, strict=False)) | ranked)
+    ranked = (known_features(fitted, part[::step]) for part in (original, released))
+    work.staging.write_record(_QUERIES, Queries(*queries, *ranked))
 
 
 def read_predicates(work: Work) -> dict[str, Predicates]:
@@ -489,8 +486,8 @@ def read_predicates(work: Work) -> dict[str, Predicates]:
 
 def read_queries(work: Work) -> Queries:
     """The records that are looked for."""
-    file = work.staging.read_record(_QUERIES)
-    return Queries(*(file[field.name] for field in fields(Queries)))
+    found: Queries = work.staging.read_record(_QUERIES, Queries)
+    return found
 
 
 def read_units(work: Work) -> AskedUnits:
@@ -518,5 +515,5 @@ def read_guessed(work: Work) -> GuessedCells | None:
     """Whose columns are guessed; None where the hold-out is too small for a control, or there is none."""
     if not work.staging.has(_GUESSED):
         return None
-    file = work.staging.read_record(_GUESSED)
-    return GuessedCells(*(file[field.name] for field in fields(GuessedCells)))
+    found: GuessedCells = work.staging.read_record(_GUESSED, GuessedCells)
+    return found
