@@ -169,7 +169,7 @@ def take_group(
 
 @nb.njit(cache=True, nogil=True)
 def tidied(features: FloatArray, tree: Remaining, few: int = _FEW) -> Remaining:
-    """The records in leaves anew where a quarter of the room is empty, else `tree` itself."""
+    """The records laid out again where a quarter of the room is empty, else `tree` itself."""
     # All go into one leaf when they are few, or bounds of little use, as where many columns are independent
     leaves = tree.counts.shape[0]
     if leaves == 1:
