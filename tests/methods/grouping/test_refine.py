@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anonpipe.errors import AnonpipeError
-from anonpipe.kernels.points import sort_groups
+from anonpipe.kernels.points import mix, sort_groups
 from anonpipe.methods.grouping import cluster, information_loss, refine
 from anonpipe.methods.grouping._refine import (
     EVERY,
