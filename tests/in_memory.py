@@ -12,11 +12,10 @@ import numpy as np
 from anonpipe.errors import InputError, JobError
 from anonpipe.kernels.points import LARGEST
 from anonpipe.methods.executor import (
-    ColumnsPass,
+    Pass,
     Place,
-    ReducePass,
-    RowsPass,
     Step,
+    asks,
     column_made,
     execute,
     learnt,
@@ -46,22 +45,22 @@ class InMemory:
         rows = self.parts[at]
         return Place(at, lambda stream: generator(self.key, stream, at), lambda: self.features[rows], self.strata[at])
 
-    def replace_rows(self, one: RowsPass) -> None:
+    def replace_rows(self, one: Pass) -> None:
         """Replace the channels of every part."""
         made = [rows_made(one, self.channels[rows], self.params, self._place(at)) for at, rows in enumerate(self.parts)]
         self.channels = made[0] if len(made) == 1 else np.concatenate(made)
 
-    def replace_columns(self, one: ColumnsPass) -> None:
+    def replace_columns(self, one: Pass) -> None:
         """Replace every channel."""
         out, step = np.empty_like(self.channels), one.step
         for at in range(out.shape[1]):
-            original = np.ascontiguousarray(self.features[:, at]) if step.with_original else None
+            original = np.ascontiguousarray(self.features[:, at]) if asks(step, "original") else None
             column = np.ascontiguousarray(self.channels[:, at])
             rng = generator(self.key, stream_of(one.number, step), at)
             out[:, at] = column_made(step, column, at, self.params, rng, original)
         self.channels = out
 
-    def learn(self, one: ReducePass, turn: int) -> bool:
+    def learn(self, one: Pass, turn: int) -> bool:
         """Count all parts; whether another turn is wanted."""
         step = one.step
         counted = [

@@ -181,7 +181,7 @@ def test_progress_is_told():
         "encode",
         "group",
         "count groups",
-        "count groups",  # once more, for the lower bound of the information loss
+        "loss bound",
         "rank",
         "decode",
         "write",

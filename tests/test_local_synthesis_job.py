@@ -115,8 +115,8 @@ def test_a_group_whose_moments_are_lost_publishes_nothing(tmp_path, table, monke
     """What two groups exchange does not show in the table's means."""
     whole = _local_synthesis.settle
 
-    def leaky(part, *, params, rng):
-        made = whole(part, params=params, rng=rng)
+    def leaky(part, *, params):
+        made = whole(part, params=params)
         one, other = (np.flatnonzero(made[:, -1] == g)[0] for g in (0, 1))
         made[[one, other], :-1] = made[[other, one], :-1]
         return made
@@ -133,8 +133,8 @@ def test_a_group_whose_moments_are_lost_publishes_nothing(tmp_path, table, monke
 def test_a_group_under_k_publishes_nothing(tmp_path, table, monkeypatch):
     whole = _local_synthesis.group_rows
 
-    def leaky(part, *, params, rng, place):
-        made = whole(part, params=params, rng=rng, place=place)
+    def leaky(part, *, params, place):
+        made = whole(part, params=params, place=place)
         if place == 0:
             made[:3, -1] = len(params.sizes) - 1  # three records that the last group is made of
         return made

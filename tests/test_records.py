@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anonpipe.columns import Column
+from anonpipe.methods import executor
 from anonpipe.methods.masking import MASKERS, RECORDS, Reduce
 from anonpipe.moments import Moments
 from anonpipe.storage.records import from_bytes, to_bytes
@@ -44,12 +45,12 @@ def same(a, b):
 def test_all_that_maskers_count_and_learn_comes_back_bit_by_bit(method, options):
     rng = np.random.default_rng(0)
     features = np.column_stack([rng.normal(size=(60, 3)), np.where(rng.random(60) < 0.4, 1.0, -1.0)])
-    params = None
+    params, place = None, executor.Place(0, lambda stream: rng, lambda: features)
     for step in MASKERS[method].steps(**options):
         while isinstance(step, Reduce):
-            statistic = step.count(features, params=params, **({"place": 0} if step.placed else {}))
+            statistic = executor.statistic(step, features, params, place)
             same(from_bytes(to_bytes(statistic), RECORDS), statistic)
-            params = step.finish(statistic, params=params, rng=rng)
+            params = executor.learnt(step, [statistic], params, rng)
             same(from_bytes(to_bytes(params), RECORDS), params)
             if step.again is None or not step.again(params):
                 break

@@ -350,14 +350,12 @@ class ValueScores:
         """The stratum of the records of a part."""
         return int(self.scores.strata.assign(cells[:1])[0]) if len(cells) else 0
 
-    def count(
-        self, part: FloatArray, *, params: object, stratum: int, draws: Callable[[str], np.random.Generator]
-    ) -> DrawnSample:
+    def count(self, part: FloatArray, *, stratum: int, draws: Callable[[str], np.random.Generator]) -> DrawnSample:
         """Masked scores of some records, and their stratum."""
         strata = np.full((len(part), 1), stratum)
         return DrawnSample.of(part[:, self.channels], strata, SAMPLE_ROWS, max(1, len(part)), draws("value scores"))
 
-    def learn(self, sample: DrawnSample, *, params: object, rng: np.random.Generator) -> ScoreMap:
+    def learn(self, sample: DrawnSample) -> ScoreMap:
         """The map and the distributions of a scope."""
         # A step turns the correlations of the mean scores into those of the masked scores by `transport`, and the map
         # with them. Only steps count that lower Stein's loss: regressions on columns of which one nearly follows from

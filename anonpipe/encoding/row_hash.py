@@ -33,6 +33,7 @@ from anonpipe.encoding.values import (
     present,
     units_per_day,
 )
+from anonpipe.kernels.points import mix
 from anonpipe.rng import keyed, number_keys
 from anonpipe.storage.sketch import HashArray
 from anonpipe.types import BoolArray, FloatArray, IntArray
@@ -186,27 +187,11 @@ def _bits(values: FloatArray) -> HashArray:
 
 
 # --- Hashing of column values and their order-aware, layout-independent sum -------------------------------------------
-# The mixing step is the finaliser of SplitMix64 (Steele, Lea & Flood 2014, "Fast splittable pseudorandom number
-# generators", figure 16). None of this is cryptographic: it distinguishes inputs, it does not hide them.
+# None of this is cryptographic: it distinguishes inputs, it does not hide them.
 
-_STEP = np.uint64(0x9E3779B97F4A7C15)
-_FIRST = np.uint64(0xBF58476D1CE4E5B9)
-_SECOND = np.uint64(0x94D049BB133111EB)
 _FNV_START = np.uint64(0xCBF29CE484222325)
 _FNV_PRIME = np.uint64(0x100000001B3)
 _NULL = np.uint64(0x6E756C6C6E756C6C)
-_S30 = np.uint64(30)
-_S27 = np.uint64(27)
-_S31 = np.uint64(31)
-
-
-@njit(cache=True, nogil=True, inline="always")
-def mix(state: np.uint64) -> np.uint64:
-    """SplitMix64's step: another number that looks unrelated."""
-    state = state + _STEP
-    state = (state ^ (state >> _S30)) * _FIRST
-    state = (state ^ (state >> _S27)) * _SECOND
-    return state ^ (state >> _S31)
 
 
 @njit(cache=True, nogil=True)

@@ -26,12 +26,12 @@ from anonpipe.encoding.row_hash import (
     fingerprint,
     keyed_rows,
     lanes_of,
-    mix,
     text_words,
     value_words,
 )
 from anonpipe.encoding.values import is_supported, plain, positions, present
 from anonpipe.errors import InputError
+from anonpipe.kernels.points import mix
 from anonpipe.rng import keyed, number_keys
 from anonpipe.storage.sketch import (
     MAX_UNIT_SUMS,

@@ -179,19 +179,12 @@ def _integers(values: FloatArray, dtype: type[np.integer]) -> npt.NDArray[np.int
 
 
 def _decimals(values: FloatArray, kind: pa.DataType, missing: BoolArray) -> pa.Array:
-    """Decimals by their storage, two's complement integers of 128 or 256 bits in words of 64."""
+    """Decimals, which are stored as the whole numbers of their last place."""
     limit = np.nextafter(10.0**kind.precision, 0.0)
-    counts = np.clip(np.rint(values * 10.0**kind.scale), -limit, limit)
-    words = np.empty((len(values), kind.bit_width // 64), dtype=np.uint64)
-    rest, carry = np.abs(counts), counts < 0
-    for word in range(words.shape[1]):
-        above = np.floor(rest / 2.0**64)
-        part = (rest - above * 2.0**64).astype(np.uint64)
-        words[:, word] = np.where(counts < 0, ~part, part) + carry
-        carry &= words[:, word] == 0
-        rest = above
-    valid = pa.array(~missing).buffers()[1]
-    return pa.Array.from_buffers(kind, len(values), [valid, pa.py_buffer(words)])
+    counts = np.trunc(np.clip(np.rint(values * 10.0**kind.scale), -limit, limit))
+    whole = pa.decimal256 if pa.types.is_decimal256(kind) else pa.decimal128
+    stored = pa.array(counts).cast(whole(kind.precision, 0)).buffers()[1]
+    return pa.Array.from_buffers(kind, len(values), [pa.array(~missing).buffers()[1], stored])
 
 
 def encoded(array: pa.Array, kind: pa.DataType) -> pa.Array:

@@ -44,6 +44,18 @@ def gather_columns(features: FloatArray, rows: IntArray) -> FloatArray:
     return columns
 
 
+@nb.njit(cache=True, nogil=True, inline="always")
+def mix(number: np.uint64) -> np.uint64:
+    """64 bits that look random, another set for each number.
+
+    The step and the finaliser of SplitMix64: Steele, Lea and Flood 2014, doi:10.1145/2660193.2660195, figure 13.
+    """
+    number = number + np.uint64(0x9E3779B97F4A7C15)
+    number = (number ^ (number >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    number = (number ^ (number >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return number ^ (number >> np.uint64(31))
+
+
 @nb.njit(cache=True, nogil=True)
 def kth_smallest(values: FloatArray, k: int) -> float:
     """The value at place `k`, from 0, of the values in order; they stay as they are."""

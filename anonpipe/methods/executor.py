@@ -1,5 +1,10 @@
 """Steps of a method, and their one executor: passes over a table, and what is done with a part, a column or a count.
 
+The functions of steps take those of these arguments that they name: `params`, what was learnt last; `rng`, a generator
+of the step and the part; `place`, the part's number; `stratum`, that of the part; `original`, the features of its rows;
+`draws`, the part's generator of a stream by its name, so that what a later step will draw can be counted. `finish` has
+`params` and `rng`.
+
 `anonpipe.pipeline.tasks.passes` runs them on the staging of a run.
 """
 
@@ -8,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from inspect import signature
 from typing import Any, Protocol
 
 import numpy as np
@@ -26,13 +32,11 @@ class Rows:
     """Replaces the channels of any part of the rows."""
 
     name: str  # What it does, in a word; draws are keyed by it
-    # `function(part, *, params, rng) -> new part`, of the same rows and any number of channels. `part` is not changed.
+    # `function(part, ...) -> new part`, of the same rows and any number of channels. `part` is not changed.
     function: Callable[..., FloatArray]
     least: int = 0  # Rows that a part must have at least
     # `channels(given, params)`: how many channels the new part has, of so many given ones. By default as many.
     channels: Callable[[int, Any], int] = as_many
-    placed: bool = False  # Whether the function also takes `place`, the part's number
-    with_stratum: bool = False  # Whether the function also takes `stratum`, that of the part
     stream: str | None = None  # Of its draws; by default one that follows from its number and name
     redrawn: bool = False  # Whether copies of a release differ from this step on
 
@@ -42,11 +46,9 @@ class Columns:
     """Replaces one channel at a time, of all rows, in row order."""
 
     name: str  # What it does, in a word; draws are keyed by it
-    # `function(column, *, place, params, rng) -> new column`, `place` being the channel's number. No change in place.
+    # `function(column, ...) -> new column`, of the same rows. `column` is not changed. `place` is here the channel's
+    # number, and `original` the column of the features that has it; there are then as many channels as columns.
     function: Callable[..., FloatArray]
-    # Whether the function also takes `original`, the column of the features that has this place; there are then as many
-    # channels as columns
-    with_original: bool = False
     # `holds(original column) -> values`: what the new column holds, in any order, where that is promised of columns
     # that are neither kept nor scored; to be held against what comes out in the end
     holds: Callable[[FloatArray], FloatArray] | None = None
@@ -58,18 +60,12 @@ class Reduce:
     """Learns from all rows what later steps need; the channels stay."""
 
     name: str  # What it learns, in a word; draws are keyed by it
-    # `count(part, *, params) -> statistic`, a record with a method `merge`, such as `anonpipe.moments.Moments`
+    # `count(part, ...) -> statistic`, a record with a method `merge`, such as `anonpipe.moments.Moments`
     count: Callable[..., Any]
-    # `finish(statistic, *, params, rng) -> params`, of the statistics of all parts merged in the order of the parts
+    # `finish(statistic, ...) -> params`, of the statistics of all parts merged in the order of the parts
     finish: Callable[..., Any]
     # `again(params)`: whether to pass over all rows once more with the new params. None for one pass.
     again: Callable[[Any], bool] | None = None
-    placed: bool = False  # Whether `count` also takes `place`, the part's number
-    with_original: bool = False  # Whether `count` also takes `original`, the features of the part's rows
-    with_stratum: bool = False  # Whether `count` also takes `stratum`, that of the part
-    # Whether `count` also takes `draws`, which gives the part's generator of a stream by its name: what a later step
-    # will draw can so be counted
-    with_draws: bool = False
     # Whether `finish` takes seconds: workers then do it, all scopes at a time, and progress is seen
     costly: bool = False
     redrawn: bool = False  # As of `Rows`
@@ -90,73 +86,59 @@ def stream_of(number: int, step: Step) -> str:
 
 
 @dataclass(frozen=True)
-class RowsPass:
-    """Steps that replace rows one after the other, done in one go with each part."""
+class Pass:
+    """Steps that replace rows one after the other, done in one go with each part; or one step of another kind."""
 
     number: int  # Of the first step among the method's
-    steps: tuple[Rows, ...]  # One or more
+    steps: tuple[Step, ...]  # One or more
+
+    @property
+    def step(self) -> Any:
+        """The only one, or the first."""
+        return self.steps[0]
+
+    @property
+    def of_rows(self) -> bool:
+        """Whether it replaces rows."""
+        return isinstance(self.step, Rows)
 
     def channels(self, given: int, params: Any) -> int:
-        """How many channels the last step leaves, of so many given ones."""
+        """How many channels its steps leave, if they replace rows, of so many given ones."""
         for step in self.steps:
-            given = step.channels(given, params)
+            given = step.channels(given, params) if isinstance(step, Rows) else given
         return given
-
-
-@dataclass(frozen=True)
-class ColumnsPass:
-    """A step that replaces columns."""
-
-    number: int  # Of the step among the method's
-    step: Columns
-
-
-@dataclass(frozen=True)
-class ReducePass:
-    """A step that learns."""
-
-    number: int  # Of the step among the method's
-    step: Reduce
-
-
-Pass = RowsPass | ColumnsPass | ReducePass
 
 
 def passes(steps: Sequence[Step]) -> tuple[Pass, ...]:
     """The passes over a table that the steps make, in their order."""
     found: list[Pass] = []
     for number, step in enumerate(steps):
-        last = found[-1] if found else None
-        if isinstance(step, Columns):
-            found.append(ColumnsPass(number, step))
-        elif isinstance(step, Reduce):
-            found.append(ReducePass(number, step))
-        elif isinstance(last, RowsPass):
-            found[-1] = RowsPass(last.number, (*last.steps, step))
+        if isinstance(step, Rows) and found and found[-1].of_rows:
+            found[-1] = Pass(found[-1].number, (*found[-1].steps, step))
         else:
-            found.append(RowsPass(number, (step,)))
+            found.append(Pass(number, (step,)))
     return tuple(found)
 
 
 class Table(Protocol):
     """Channels of records, wherever they lie."""
 
-    def replace_rows(self, one: RowsPass) -> None:
+    def replace_rows(self, one: Pass) -> None:
         """Replace the channels of every part."""
 
-    def replace_columns(self, one: ColumnsPass) -> None:
+    def replace_columns(self, one: Pass) -> None:
         """Replace every channel."""
 
-    def learn(self, one: ReducePass, turn: int) -> bool:
+    def learn(self, one: Pass, turn: int) -> bool:
         """Count all parts and keep what follows; whether another turn is wanted."""
 
 
 def execute(every: Sequence[Pass], table: Table) -> None:
     """Run passes one after the other."""
     for one in every:
-        if isinstance(one, RowsPass):
+        if one.of_rows:
             table.replace_rows(one)
-        elif isinstance(one, ColumnsPass):
+        elif isinstance(one.step, Columns):
             table.replace_columns(one)
         else:
             turn = 0
@@ -174,48 +156,51 @@ class Place:
     stratum: int = 0  # The stratum that its rows belong to
 
 
-def _asked(step: Rows | Reduce, place: Place) -> dict[str, Any]:
-    """What the function of a step takes besides the part."""
-    asked: dict[str, Any] = {"place": place.number} if step.placed else {}
-    if step.with_stratum:
-        asked["stratum"] = place.stratum
-    if isinstance(step, Reduce) and step.with_original:
-        asked["original"] = place.original()
-    if isinstance(step, Reduce) and step.with_draws:
-        asked["draws"] = place.draws
-    return asked
+def asks(step: Step, name: str) -> bool:
+    """Whether the function of a step that sees the rows takes an argument."""
+    return name in signature(step.count if isinstance(step, Reduce) else step.function).parameters
 
 
-def rows_made(one: RowsPass, part: FloatArray, params: Any, place: Place) -> FloatArray:
+def _called(function: Callable[..., Any], seen: Any, **offered: Any) -> Any:
+    """The result of a step's function for what it sees, with those of the arguments that it names."""
+    named = signature(function).parameters
+    return function(seen, **{name: value for name, value in offered.items() if name in named})
+
+
+def _called_on_part(step: Rows | Reduce, part: FloatArray, place: Place, **offered: Any) -> Any:
+    original = {"original": place.original()} if asks(step, "original") else {}
+    function = step.count if isinstance(step, Reduce) else step.function
+    return _called(function, part, place=place.number, stratum=place.stratum, draws=place.draws, **original, **offered)
+
+
+def rows_made(one: Pass, part: FloatArray, params: Any, place: Place) -> FloatArray:
     """The new channels of a part."""
-    for number, step in enumerate(one.steps, one.number):
+    for number, step in enumerate((step for step in one.steps if isinstance(step, Rows)), one.number):
         size, wanted = len(part), step.channels(part.shape[1], params)
         if size < step.least:
             raise InputError(
                 f"a part has {size} records, and {step.name} needs {step.least} or more; make parts larger"
             )
-        rng = place.draws(stream_of(number, step))
-        made = step.function(part, params=params, rng=rng, **_asked(step, place))
+        made = _called_on_part(step, part, place, params=params, rng=place.draws(stream_of(number, step)))
         part = _checked(made, (size, wanted), step.name)
     return part
 
 
 def statistic(step: Reduce, part: FloatArray, params: Any, place: Place) -> Any:
     """What a step counts of a part."""
-    return step.count(part, params=params, **_asked(step, place))
+    return _called_on_part(step, part, place, params=params)
 
 
 def learnt(step: Reduce, statistics: Iterable[Any], params: Any, rng: np.random.Generator) -> Any:
     """What follows from the statistics of all parts, which are merged in the order of the parts."""
-    return step.finish(reduce(lambda whole, part: whole.merge(part), statistics), params=params, rng=rng)
+    return _called(step.finish, reduce(lambda whole, part: whole.merge(part), statistics), params=params, rng=rng)
 
 
 def column_made(
     step: Columns, column: FloatArray, place: int, params: Any, rng: np.random.Generator, original: FloatArray | None
 ) -> FloatArray:
     """The new channel; `original` for steps that look at the features."""
-    given = {} if original is None else {"original": original}
-    made = step.function(column, place=place, params=params, rng=rng, **given)
+    made = _called(step.function, column, place=place, params=params, rng=rng, original=original)
     return _checked(made, (len(column),), step.name)
 
 

@@ -18,7 +18,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from anonpipe.errors import InputError
 from anonpipe.kernels.groups import BLOCK, add_matrix, add_products
 from anonpipe.kernels.points import largest
-from anonpipe.methods.mixture import check_passes, smoothed
+from anonpipe.methods.mixture import smoothed
 from anonpipe.types import FloatArray, IntArray
 
 _NEGLIGIBLE = -60.0  # Log probability below which a class counts as impossible: 1e-26
@@ -313,7 +313,6 @@ def fit_classes(
     iterations: int = 200,
 ) -> ClassFit:
     """Iterate until the log-likelihood settles; a safe step replaces a Newton step that lowers it (eq. 12-15)."""
-    check_passes(tolerance, iterations)
     classes, statistics = start, class_e_step(features, codes, start)
     likelihoods, converged, passes = [statistics.log_likelihood], False, 1
     while passes < iterations and not converged:

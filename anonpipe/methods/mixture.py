@@ -55,6 +55,7 @@ def least_weight(k: int, n_rows: int, parts: int, called: str) -> float:
 
 SHAPES = ("spherical", "diagonal", "tied", "eev", "vev", "full")  # Forms of the covariances; see `covariances`
 DIAGONAL = ("spherical", "diagonal")  # Shapes whose covariances are diagonal
+_PRIOR = 1e-6  # Share of the records that the prior counts as
 
 
 @dataclass(frozen=True)
@@ -87,25 +88,11 @@ class Constraints:
 
 
 def constraints(
-    k: int,
-    n_rows: int,
-    groups: int,
-    variances: FloatArray,
-    *,
-    shape: str = "full",
-    prior: float = 1e-6,
-    degrees: float | None = math.inf,
+    k: int, n_rows: int, groups: int, variances: FloatArray, *, shape: str = "full", degrees: float | None = math.inf
 ) -> Constraints:
-    """Check the options of a mixture and turn them into `Constraints`; `variances` has shape (width,)."""
-    if shape not in SHAPES:
-        raise JobError(f"unknown shape {shape!r} of a mixture; known are: {', '.join(SHAPES)}")
-    if not 0 < prior < 1:
-        raise JobError(f"the prior of a mixture is {prior}; give a share above 0 and below 1, such as 1e-6")
-    if degrees is not None and not degrees > 0:
-        raise JobError(f"degrees of freedom are {degrees}; give a positive number, or none to estimate them")
+    """What a mixture of so many groups of k or more keeps to; `variances` has shape (width,)."""
     least = least_weight(k, n_rows, groups, "components")
-    spread = np.where(variances > 0, variances, 1.0)
-    return Constraints(shape, least, spread, prior * n_rows / groups, degrees)
+    return Constraints(shape, least, np.where(variances > 0, variances, 1.0), _PRIOR * n_rows / groups, degrees)
 
 
 @dataclass(frozen=True, eq=False)
@@ -278,19 +265,12 @@ class Fit:
     converged: bool  # Whether the iteration ended because it no longer changed
 
 
-def check_passes(tolerance: float, iterations: int) -> None:
-    """Refuse an iteration that could not end, or not begin."""
-    if not tolerance > 0 or iterations < 1:
-        raise JobError(f"tolerance {tolerance} and {iterations} iterations; give a positive number and 1 or more")
-
-
 def fit(
     features: FloatArray, start: Mixture, constraints: Constraints, *, tolerance: float = 1e-5, iterations: int = 200
 ) -> Fit:
     """Iterate expectation and maximisation until the log-likelihood settles."""
     # The penalised likelihood never falls, to rounding, while no weight is at the bound. With weights there it may, as
     # eq. 3 and 4 maximise nothing.
-    check_passes(tolerance, iterations)
     mixture, likelihoods = start, list[float]()
     for step in range(iterations):
         statistics = e_step(features, mixture)
@@ -720,8 +700,6 @@ def principal_components(moments: Moments, share: float) -> Components:
     """As few principal components as hold this share of the variance."""
     # The other variance has no say in who is grouped with whom, and nothing of it is lost: `affine_maps` of the records
     # in all columns keep every group's means and covariances whole.
-    if not 0 < share <= 1:
-        raise JobError(f"the share of variance to keep is {share}; give a number above 0 and at most 1, such as 0.95")
     values, vectors = np.linalg.eigh(moments.scatter)
     values, vectors = np.maximum(values[::-1], 0.0), vectors[:, ::-1]
     total = values.sum()

@@ -119,24 +119,28 @@ class Work:
         return lambda stage: self.rng(stage, index)
 
 
+# What the stage `scan` leaves of `Fitted`; the rest follows from job and input
+_FITTED = "fitted.record"
+_FOUND = ("scan", "cells", "suppression", "strata", "trees", "unit", "extremes", "rule_counts")
+_KINDS = (*SCAN_RECORDS, ColumnEncoder, Column, Suppression, Strata, Tree, UnitColumn, Extremes, RuleCounts)
+
+
+def keep_fitted(staging: Staging, fitted: Fitted) -> None:
+    """Write the results of the stage `scan`."""
+    staging.write_record(_FITTED, {name: getattr(fitted, name) for name in _FOUND})
+
+
 def _read_fitted(work: Work) -> Fitted:
-    """Read the results of the stage `scan`."""
-    staging = work.staging
+    """Read them."""
+    found, source = work.staging.read_record(_FITTED, *_KINDS), work.source
     return Fitted(
-        job=work.job,
-        input=work.source.schema,
-        scan=staging.read_record("scan.record", *SCAN_RECORDS),
-        cells=staging.read_record("encoder.record", ColumnEncoder, Column),
-        suppression=staging.read_record("suppression.record", Suppression),
-        strata=staging.read_record("strata.record", Strata),
-        trees=tuple(staging.read_record("trees.record", Tree)),
-        pandas_types=work.source.pandas_types,
-        labels=work.source.labels,
-        unit=staging.read_record("unit.record", UnitColumn),
+        work.job,
+        source.schema,
+        pandas_types=source.pandas_types,
+        labels=source.labels,
         rounding=_rounding(work),
-        extremes=staging.read_record("extremes.record", Extremes),
         draws=work.rng,
-        rule_counts=staging.read_record("rules.record", RuleCounts) if work.job.rules else None,
+        **found,
     )
 
 

@@ -22,7 +22,7 @@ from anonpipe.encoding.identifiers import (
     runs_in,
     warn_of_repeats,
 )
-from anonpipe.encoding.row_hash import added, contents_of, counted, keyed_rows, row_lanes
+from anonpipe.encoding.row_hash import contents_of, keyed_rows, row_lanes
 from anonpipe.encoding.tracers import Tracer, comparable_sketches
 from anonpipe.encoding.values import plain as plain_array
 from anonpipe.encoding.values import plain_type
@@ -38,7 +38,7 @@ from anonpipe.job.rules import check_counts
 from anonpipe.partition.strata import Units
 from anonpipe.pipeline.context import Fitted
 from anonpipe.pipeline.cut import leaf_counts, partition_rows, predicted_peak_bytes
-from anonpipe.pipeline.evaluation.samples import COUNTED_CLASSES, wanted_queries
+from anonpipe.pipeline.evaluation.samples import all_class_counts, class_counts, wanted_queries
 from anonpipe.pipeline.procedure.record import options_text
 from anonpipe.pipeline.resolve import check_whole, counted_units, job_digest, resolve, unit_of
 from anonpipe.pipeline.run import without_measures
@@ -381,15 +381,10 @@ def _classes(
     job: Job, batch: pa.RecordBatch, kept: BoolArray | None, units: Units | None, key: bytes, of: int
 ) -> IntArray:
     """Numbers and sizes of a scenario's equivalence classes; with units, distinct pairs of class and unit."""
-    # Of tables with more rows than `COUNTED_CLASSES` a random sample of whole classes.
     lanes = row_lanes(batch, job.columns)
     numbers = (keyed_rows(lanes, keyed(key, "classes"), keyed(key, "classes, too")) >> np.uint64(1)).astype(np.int64)
-    chosen = numbers < min(1.0, COUNTED_CLASSES / max(1, of)) * 2.0**63
-    if kept is not None:
-        chosen &= kept
-    if units is None:
-        return np.stack(counted(numbers[chosen]))
-    return np.unique(np.stack([numbers[chosen], units[chosen].view(np.int64)]), axis=1)
+    chosen = slice(None) if kept is None else kept
+    return class_counts(numbers[chosen], None if units is None else units[chosen].view(np.int64), of)
 
 
 def _scenarios(job: Job, classes: Sequence[Sequence[IntArray]], persons: int) -> Iterator[ScenarioRisk]:
@@ -398,10 +393,7 @@ def _scenarios(job: Job, classes: Sequence[Sequence[IntArray]], persons: int) ->
     for scenario, parts in zip(measure.scenarios, classes, strict=True):
         if scenario.tolerance:
             continue
-        if job.unit_column is None:
-            sizes = added([(part[0], part[1]) for part in parts])[1]
-        else:
-            sizes = counted(np.unique(np.concatenate(parts, axis=1), axis=1)[0])[1]
+        sizes = all_class_counts(parts, job.unit_column is not None)[1]
         if len(sizes):
             fraction = measure.sampling_fraction
             given = AttackScenario(scenario.knows, sizes, sampling_fraction=fraction, of=persons)

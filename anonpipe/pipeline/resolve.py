@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import reduce
 from pathlib import Path
 
@@ -35,7 +35,7 @@ from anonpipe.job.model import Job
 from anonpipe.job.rules import check_counts
 from anonpipe.partition.strata import MOST_COMBINATIONS, Strata, build_strata
 from anonpipe.partition.tree import Tree, fit_tree
-from anonpipe.pipeline.context import Fitted, Work
+from anonpipe.pipeline.context import Fitted, Work, keep_fitted
 from anonpipe.pipeline.cut import leaf_counts, partition_rows
 from anonpipe.pipeline.procedure import by_mask
 from anonpipe.pipeline.tasks.scan import OF_UNITS, RULES, SCANS, SKETCHES, TOTALS, UNIT_SUMS, sampled_rows
@@ -186,21 +186,14 @@ def fit(work: Work) -> None:
         unit = unit.with_constant(rows, job.columns)
         if work.folded is not None:
             unit = work.folded.with_strata(unit, job)
-    if job.rules:
-        rules = reduce(RuleCounts.merge, work.of_splits(RULES, RuleCounts))
+    rules = reduce(RuleCounts.merge, work.of_splits(RULES, RuleCounts)) if job.rules else None
+    if rules is not None:
         check_counts(job.parsed_rules, rules, job.k)
-        staging.write_record("rules.record", rules)
     scan = merge_scans(work.of_splits(SCANS, *SCAN_RECORDS))
     resolved = resolve(job, work.source.schema, scan, unit, work.folded is not None)
     fitted = resolved.fitted
-    staging.write_record("suppression.record", fitted.suppression)
-    staging.write_record("extremes.record", fitted.extremes)
-    staging.write_record("scan.record", fitted.scan)
     staging.write_json("digest.json", resolved.digest)
-    staging.write_record("unit.record", unit)
     staging.write("run.key", keyed(steward_secret(), "run", job_digest(job, unit), resolved.digest))
-    staging.write_record("encoder.record", fitted.cells)
-    staging.write_record("strata.record", fitted.strata)
     batches, drawn = sampled_rows(work)
     repeats += [] if job.identifiers else warn_of_repeats(batches, work.source.rows, work.start_key)
     TotalLine.joined(work.of_splits(TOTALS, TotalLine)).check(job.source.last_row)
@@ -210,7 +203,7 @@ def fit(work: Work) -> None:
     if work.controlled is not None:
         warnings += Warnings(list(work.controlled.warnings))
     staging.write_json(WARNINGS, asdict(warnings))
-    staging.write_record("trees.record", _fit_trees(fitted, batches, drawn))
+    keep_fitted(staging, replace(fitted, trees=_fit_trees(fitted, batches, drawn), rule_counts=rules))
 
 
 def job_digest(job: Job, unit: UnitColumn | None) -> str:
@@ -260,12 +253,12 @@ def unit_of(job: Job, identifiers: list[Repeats]) -> tuple[UnitColumn | None, li
     return unit, warnings
 
 
-def trace_of(work: Work) -> Trace:
+def trace_of(work: Work, fitted: Fitted) -> Trace:
     """The scanned input as the release logs compare it."""
     given = work.controlled
     sketches = merge_sketches(work.of_splits(SKETCHES, Sketch)) if given is None else given.sketches
     digest = work.staging.read_json("digest.json")
-    digest_of_job = job_digest(work.job, work.staging.read_record("unit.record", UnitColumn))
+    digest_of_job = job_digest(work.job, fitted.unit)
     if (folded := work.folded) is not None:  # of the rows, as any other release of them is compared
         folded_table = folded.rows, folded.released, comparable_sketches(folded.sketches)
         return Trace(digest, digest_of_job, *folded_table, k=work.job.k)
@@ -374,7 +367,7 @@ def _degree_warnings(job: Job, encoder: ColumnEncoder) -> list[str]:
     return [text] if found else []
 
 
-def _fit_trees(fitted: Fitted, batches: list[pa.RecordBatch], drawn: npt.NDArray[np.uint64]) -> list[Tree]:
+def _fit_trees(fitted: Fitted, batches: list[pa.RecordBatch], drawn: npt.NDArray[np.uint64]) -> tuple[Tree, ...]:
     """One tree for each stratum, fitted to its sampled rows in an order that follows from their content."""
     names, encoder = list(fitted.cells.names), fitted.cells
     sampled = [encoder.to_cells(batch.select(names)) for batch in batches]
@@ -386,10 +379,8 @@ def _fit_trees(fitted: Fitted, batches: list[pa.RecordBatch], drawn: npt.NDArray
     fitted.extremes.apply(cells, encoder.names, stratum)
     scaled: FloatArray = fitted.features.encode(cells) * np.sqrt(fitted.procedure.weights)
     rows = partition_rows(fitted.job, max(fitted.features.width, len(names)))
-    return [
-        fit_tree(scaled[stratum == at], keys[stratum == at], leaves)
-        for at, leaves in enumerate(leaf_counts(fitted.strata.rows, rows))
-    ]
+    leaves = enumerate(leaf_counts(fitted.strata.rows, rows))
+    return tuple(fit_tree(scaled[stratum == at], keys[stratum == at], count) for at, count in leaves)
 
 
 # --- Columns whose moments are not preserved

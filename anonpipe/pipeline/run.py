@@ -40,7 +40,7 @@ from anonpipe.pipeline.outcome.publish import (
 )
 from anonpipe.pipeline.resolve import fit, unpreserved_moments
 from anonpipe.pipeline.start import Repeats, Run, open_executor, open_run
-from anonpipe.pipeline.tasks.decode import calibrate, drop_scores, drop_unweighted, merge_scores
+from anonpipe.pipeline.tasks.decode import calibrate, drop_waiting, merge_scores
 from anonpipe.pipeline.tasks.passes import make_features, run_steps
 from anonpipe.pipeline.tasks.route import leaf_units
 from anonpipe.pipeline.tasks.unfold import published_files
@@ -127,22 +127,18 @@ def decode(run: Run, executor: Executor) -> None:
 
 
 def _decode(run: Run, executor: Executor) -> None:
-    partitions, scored = len(run.context.cut.partitions), run.context.fitted.scores is not None
+    partitions, fitted = len(run.context.cut.partitions), run.context.fitted
     run.context.call(make_released)
-    if scored and not run.staging.has("file_rows.json"):
+    if fitted.scores is not None and not run.staging.has("file_rows.json"):
         run.map_stage(executor, "scores", partitions, "rank")
         run.context.call(merge_scores)
-    weighted = run.context.fitted.weight is not None
-    if weighted and not run.staging.has("file_rows.json"):
+    if fitted.weight is not None and not run.staging.has("file_rows.json"):
         run.map_stage(executor, "weights", partitions)
         run.context.call(calibrate)
     run.map_stage(executor, "decode", partitions)
     decoded = run.staging.results("decode").read_all(partitions)
     run.staging.write_json("file_rows.json", [result["file_rows"] for result in decoded])
-    if scored:
-        run.context.call(drop_scores)
-    if weighted:
-        run.context.call(drop_unweighted)
+    run.context.call(drop_waiting)
 
 
 def assess(run: Run, executor: Executor) -> None:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anonpipe.errors import AnonpipeError
-from anonpipe.methods.executor import Columns, Reduce, Rows, RowsPass, execute, passes, stream_of
+from anonpipe.methods.executor import Columns, Reduce, Rows, execute, passes, stream_of
 from anonpipe.rng import generator
 from tests.in_memory import run_steps
 
@@ -54,8 +54,8 @@ def less_mean(part, *, params, rng, stratum):
 STEPS = (
     Rows("noise", noisy),
     Rows("double", doubled, channels=lambda given, params: 2 * given),
-    Reduce("draws", drawn, kept, with_stratum=True, with_draws=True),
-    Rows("add", less_mean, with_stratum=True, stream="later"),
+    Reduce("draws", drawn, kept),
+    Rows("add", less_mean, stream="later"),
     Columns("turn", lambda column, *, place, params, rng: column[::-1] * (place + 1)),
 )
 
@@ -98,7 +98,7 @@ def test_what_is_counted_beforehand_is_what_is_drawn_later():
 
 def test_a_pass_counts_its_channels_step_by_step():
     one = passes(STEPS)[0]
-    assert isinstance(one, RowsPass) and one.channels(3, None) == 6
+    assert one.of_rows and one.channels(3, None) == 6
     assert [stream_of(at, step) for at, step in enumerate(STEPS)][:4] == [
         "mask 0 noise",
         "mask 1 double",

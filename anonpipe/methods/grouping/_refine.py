@@ -15,6 +15,7 @@ from anonpipe.kernels.points import (
     checked_features,
     dot,
     gather_columns,
+    mix,
     principal_direction,
     sort_groups,
     split_rows,
@@ -177,18 +178,6 @@ def temperatures(groups: SearchGroups) -> FloatArray:
 
 
 @nb.njit(cache=True, nogil=True)
-def mixed(number: np.uint64) -> np.uint64:
-    """64 bits that look random, another set for each number.
-
-    The step and the finalizer of splitmix64: Steele, Lea and Flood 2014, doi:10.1145/2660193.2660195, figure 13.
-    """
-    number = number + np.uint64(0x9E3779B97F4A7C15)
-    number = (number ^ (number >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    number = (number ^ (number >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return number ^ (number >> np.uint64(31))
-
-
-@nb.njit(cache=True, nogil=True)
 def _below(bits: np.uint64, limit: int) -> int:
     """One of 0 to limit - 1, from the lower half of the bits."""
     return int(((bits & np.uint64(0xFFFFFFFF)) * np.uint64(limit)) >> np.uint64(32))
@@ -210,7 +199,7 @@ def _anneal_steps(
     for a in range(groups.sizes.shape[0]):
         if groups.sizes[a] == 0 or starts[a] == starts[a + 1]:
             continue
-        bits = mixed(key + np.uint64(a))
+        bits = mix(key + np.uint64(a))
         b = others[starts[a] + _below(bits, starts[a + 1] - starts[a])]
         if groups.sizes[b] == 0:
             continue
@@ -231,7 +220,7 @@ def _anneal_groups(
         size = groups.sizes[a]
         if size == 0:
             continue
-        bits = mixed(key + np.uint64(a))
+        bits = mix(key + np.uint64(a))
         limit = factor * heat[a] * _allowance(bits)
         near = others[starts[a] : starts[a + 1]]
         choice = _below(bits, 2 * size)
@@ -251,9 +240,9 @@ def anneal(
     """One sweep of steps for each factor of `schedule`, and after each `EVERY` of them one of whole groups."""
     for at in range(schedule.shape[0]):
         number = np.uint64(at)
-        _anneal_steps(groups, starts, others, heat, schedule[at], mixed(key ^ mixed(number)))
+        _anneal_steps(groups, starts, others, heat, schedule[at], mix(key ^ mix(number)))
         if at % EVERY == EVERY - 1:
-            _anneal_groups(groups, starts, others, heat, schedule[at], mixed(~key ^ mixed(number)))
+            _anneal_groups(groups, starts, others, heat, schedule[at], mix(~key ^ mix(number)))
 
 
 # --- Groups that end and groups that begin ----------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from anonpipe.errors import JobError
 from anonpipe.kernels.points import turn_rows
 from anonpipe.methods.executor import Columns, Reduce, Rows, Step
 from anonpipe.methods.masking._draws import Categories, averaged_by_rank, category_codes, dummies
-from anonpipe.methods.masking._spectral import count_moments, spectral_inverse
+from anonpipe.methods.masking._spectral import spectral_inverse
 from anonpipe.methods.options import ScopedMaskOptions
 from anonpipe.methods.record import Features, Masker, no_dummies
 from anonpipe.moments import Moments, noise_factor
@@ -78,23 +78,21 @@ def data_shuffle(
         raise JobError(f"categories are {categories}; give numbers of columns that are not in conditioning, each once")
     return (
         Columns("ranks", rank),
-        Reduce("rank correlation", count_moments, partial(_find_copula, kept=conditioning)),
+        Reduce("rank correlation", Moments.of, partial(_find_copula, kept=conditioning)),
         Columns("scores", score),
         Rows("draw", draw),
-        Columns(
-            "shuffle", partial(shuffle, k=k, scored=scored), with_original=True, holds=partial(averaged_by_rank, k=k)
-        ),
+        Columns("shuffle", partial(shuffle, k=k, scored=scored), holds=partial(averaged_by_rank, k=k)),
     )
 
 
-def rank(column: FloatArray, *, place: int, params: object, rng: np.random.Generator) -> FloatArray:
+def rank(column: FloatArray) -> FloatArray:
     """(Rank - 1/2)/n, between 0 and 1; tied values share their mean rank."""
     _, at, counts = np.unique(column, return_inverse=True, return_counts=True)
     ends = np.cumsum(counts)
     return np.asarray(((2 * ends - counts) / 2 / len(column))[at])
 
 
-def _find_copula(moments: Moments, *, params: object, rng: np.random.Generator, kept: tuple[int, ...]) -> Copula:
+def _find_copula(moments: Moments, *, kept: tuple[int, ...]) -> Copula:
     """The conditional normal law from the moments of the ranks."""
     width = len(moments.mean)
     if any(column >= width for column in kept) or len(kept) == width:
@@ -130,7 +128,7 @@ def _nearest_semidefinite(matrix: FloatArray) -> FloatArray:
     return np.asarray((vectors * np.clip(values, 0.0, None)) @ vectors.T)
 
 
-def score(column: FloatArray, *, place: int, params: Copula, rng: np.random.Generator) -> FloatArray:
+def score(column: FloatArray, *, place: int, params: Copula) -> FloatArray:
     """Normal scores of a kept column's ranks, of mean 0 and variance 1; zeros for others and for constants."""
     if place not in params.kept:
         return np.zeros_like(column)
@@ -243,7 +241,7 @@ def rank_swap(
     """
     coded = tuple(each[0] for each in categories)
     swapped = partial(_swap, k=k, percent=percent, coded=coded)
-    steps = (Columns("swap", swapped, with_original=True, holds=partial(averaged_by_rank, k=k)),)
+    steps = (Columns("swap", swapped, holds=partial(averaged_by_rank, k=k)),)
     if not categories:
         return steps
     return (
@@ -257,7 +255,6 @@ def _swap(
     column: FloatArray,
     *,
     place: int,
-    params: object,
     rng: np.random.Generator,
     original: FloatArray,
     k: int,
@@ -273,7 +270,7 @@ def _swap(
     return out
 
 
-def _to_codes(part: FloatArray, *, params: object, rng: np.random.Generator, categories: Categories) -> FloatArray:
+def _to_codes(part: FloatArray, *, categories: Categories) -> FloatArray:
     """The number of the category in the first column of each attribute, zeros in its others."""
     out = part.copy()
     for each, codes in zip(categories, category_codes(part, categories).T, strict=True):
@@ -282,7 +279,7 @@ def _to_codes(part: FloatArray, *, params: object, rng: np.random.Generator, cat
     return out
 
 
-def _to_dummies(part: FloatArray, *, params: object, rng: np.random.Generator, categories: Categories) -> FloatArray:
+def _to_dummies(part: FloatArray, *, categories: Categories) -> FloatArray:
     """Back from the numbers of categories."""
     out = part.copy()
     dummies(part[:, [each[0] for each in categories]].astype(np.int64), categories, out)

@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 from anonpipe.columns import Column
 from anonpipe.errors import LOWER_K_OF_MASK, InputError, JobError
 from anonpipe.kernels.points import kth_smallest, split_rows
-from anonpipe.methods.executor import Reduce, Rows, Step, as_many
+from anonpipe.methods.executor import Reduce, Rows, Step
 from anonpipe.methods.options import MaskOptions
 from anonpipe.methods.record import Ends, Features, Masker, no_dummies
 from anonpipe.types import FloatArray, IntArray
@@ -31,7 +31,7 @@ class Range:
     high: FloatArray
 
     @classmethod
-    def of(cls, part: FloatArray, *, params: object = None) -> Self:
+    def of(cls, part: FloatArray) -> Self:
         """Count a part."""
         return cls(part.min(axis=0, initial=np.inf), part.max(axis=0, initial=-np.inf))
 
@@ -97,23 +97,14 @@ def generalize(
     function = partial(
         _replace_values, k=k, release=release, cuts=cuts, steps=steps, origin=origin, suppress_above=suppress_above
     )
-    channels = as_many if release == "midpoint" else _both_ends
-    return Reduce("ranges", Range.of, _find_range), Rows("cut", function, least=k, channels=channels)
+    ends = 1 if release == "midpoint" else 2  # of each interval
+    return (
+        Reduce("ranges", Range.of, lambda ranges: ranges.high - ranges.low),
+        Rows("cut", function, least=k, channels=lambda given, params: ends * given),
+    )
 
 
-def _both_ends(given: int, params: object) -> int:
-    """Channels of low and high ends."""
-    return 2 * given
-
-
-def _find_range(ranges: Range, *, params: object, rng: np.random.Generator) -> FloatArray:
-    """Range of each column over all records."""
-    return ranges.high - ranges.low
-
-
-def _replace_values(
-    part: FloatArray, *, params: FloatArray, rng: np.random.Generator, release: Release, **options: Any
-) -> FloatArray:
+def _replace_values(part: FloatArray, *, params: FloatArray, release: Release, **options: Any) -> FloatArray:
     """Middles, or low and high ends."""
     found = intervals(part, scale=params, **options)
     return found.middle if release == "midpoint" else np.concatenate([found.low, found.high], axis=1)

@@ -18,7 +18,6 @@ from anonpipe.methods import latent_classes as latent
 from anonpipe.methods import mixture as mixtures
 from anonpipe.methods.executor import Reduce, Rows, Step
 from anonpipe.methods.masking._draws import Categories, DrawnSample, category_codes, dummies, fit_categories, starts_of
-from anonpipe.methods.masking._spectral import count_moments
 from anonpipe.methods.options import ScopedMaskOptions
 from anonpipe.methods.record import Features, Masker
 from anonpipe.moments import Expected, Moments
@@ -85,7 +84,7 @@ class MixtureGroups:
 
 
 def _find_view(
-    moments: Moments, *, params: object, rng: np.random.Generator, k: int, categories: Categories, variance_share: float
+    moments: Moments, *, rng: np.random.Generator, k: int, categories: Categories, variance_share: float
 ) -> View:
     """Principal components of the numbers, from the moments of all features."""
     width, coded = len(moments.mean), [column for columns in categories for column in columns]
@@ -138,11 +137,6 @@ def spread(column: FloatArray, rng: np.random.Generator) -> FloatArray:
     return np.asarray(np.where(counts[at] > 1, column + moved, column))
 
 
-def _one_a_number(given: int, params: View) -> int:
-    """Channels of `_score_rows`."""
-    return len(params.numbers)
-
-
 def _scores(part: FloatArray, view: View) -> FloatArray:
     return np.ascontiguousarray(part[:, : len(view.components.variances)])
 
@@ -159,7 +153,6 @@ def choose(
     sample: DrawnSample,
     *,
     params: View,
-    rng: np.random.Generator,
     k: int,
     categories: Categories,
     components: int | None,
@@ -192,15 +185,10 @@ def choose(
     return MixtureGroups(params, mixture, None if of_categories is None else of_categories.result())
 
 
-def _assign_rows(part: FloatArray, *, params: MixtureGroups, rng: np.random.Generator) -> FloatArray:
+def _assign_rows(part: FloatArray, *, params: MixtureGroups) -> FloatArray:
     """The scores, and the most likely component of each record."""
     labels = mixtures.assign(_scores(part, params.view), params.mixture)
     return np.concatenate([part, labels[:, None].astype(np.float64)], axis=1)
-
-
-def _one_more(given: int, params: object) -> int:
-    """One channel more: the label."""
-    return given + 1
 
 
 def _count_repair(part: FloatArray, *, params: MixtureGroups, place: int, k: int) -> ClassCounts | mixtures.Movable:
@@ -211,9 +199,7 @@ def _count_repair(part: FloatArray, *, params: MixtureGroups, place: int, k: int
     return mixtures.movable(_scores(part, params.view), labels, params.mixture, params.counts, k, place)
 
 
-def _repair(
-    counted: ClassCounts | mixtures.Movable, *, params: MixtureGroups, rng: np.random.Generator, k: int
-) -> MixtureGroups:
+def _repair(counted: ClassCounts | mixtures.Movable, *, params: MixtureGroups, k: int) -> MixtureGroups:
     """The counts, and the moves once they are asked for."""
     if isinstance(counted, ClassCounts):
         return replace(params, counts=counted.counts)
@@ -229,7 +215,7 @@ def _repair_again(params: MixtureGroups, k: int) -> bool:
     return params.moved is None and params.counts is not None and bool(mixtures.needs(params.counts, k)[0].any())
 
 
-def group_rows(part: FloatArray, *, params: MixtureGroups, rng: np.random.Generator, place: int) -> FloatArray:
+def group_rows(part: FloatArray, *, params: MixtureGroups, place: int) -> FloatArray:
     """The scores, and the final group of each record, 0 to the number of groups less 1."""
     labels = _labels(part)
     if params.moved is not None:
@@ -337,16 +323,16 @@ def local_synthesis(
     sample = partial(_draw_sample, categories=categories)
     choice = partial(choose, categories=categories, shape=shape, tails=tails, **numbers)
     groups: tuple[Step, ...] = (
-        Reduce("moments", count_moments, view),
-        Rows("scores", _score_rows, channels=_one_a_number),
-        Reduce("mixture", sample, choice, placed=True, with_original=True, costly=True),
-        Rows("components", _assign_rows, channels=_one_more),
-        Reduce("sizes", partial(_count_repair, k=k), partial(_repair, k=k), partial(_repair_again, k=k), placed=True),
-        Rows("groups", group_rows, placed=True),
+        Reduce("moments", Moments.of, view),
+        Rows("scores", _score_rows, channels=lambda given, params: len(params.numbers)),
+        Reduce("mixture", sample, choice, costly=True),
+        Rows("components", _assign_rows, channels=lambda given, params: given + 1),
+        Reduce("sizes", partial(_count_repair, k=k), partial(_repair, k=k), partial(_repair_again, k=k)),
+        Rows("groups", group_rows),
     )
     draws: tuple[Step, ...] = (
-        Rows("draw", _draw_normal, channels=_label_and_draws, redrawn=True),
-        Reduce("group moments", _count_both, _first_maps, with_original=True),
+        Rows("draw", _draw_normal, channels=lambda given, params: params.view.width + 1, redrawn=True),
+        Reduce("group moments", _count_both, _first_maps),
         Rows("synthesize", partial(_synthesize, categories=categories)),
         Reduce("moments of draws", _count_draws, _last_maps),
         Rows("settle", settle),
@@ -357,30 +343,14 @@ def local_synthesis(
     return (*groups, *draws)
 
 
-def _expect_local(
-    moments: Moments,
-    *,
-    k: int,
-    categories: Categories = (),
-    components: int | None = None,
-    shape: str | None = None,
-    tails: str = "gaussian",
-    variance_share: float = 1.0,
-    classes: int | None = None,
-    iterations: int = 50,
-) -> Expected:
+def _expect_local(moments: Moments, **options: Any) -> Expected:
     """Exactly the moments of the features, whatever the options."""
-    return Expected.exactly(moments.scatter / max(moments.n - 1, 1))
+    return Expected.exactly(moments.covariance)
 
 
 def _draw_normal(part: FloatArray, *, params: MixtureGroups, rng: np.random.Generator) -> FloatArray:
     """A normal draw for each feature column, and the label after them."""
     return np.concatenate([rng.standard_normal((len(part), params.view.width)), part[:, -1:]], axis=1)
-
-
-def _label_and_draws(given: int, params: MixtureGroups) -> int:
-    """Channels of `_draw_normal`."""
-    return params.view.width + 1
 
 
 def _apart(part: FloatArray) -> tuple[FloatArray, IntArray]:
@@ -394,7 +364,7 @@ def _count_both(part: FloatArray, *, params: MixtureGroups, original: FloatArray
     return RecordsAndDraws.of(original[:, : params.view.width], draws, labels, len(params.sizes))
 
 
-def _first_maps(counted: RecordsAndDraws, *, params: MixtureGroups, rng: np.random.Generator) -> Drawing:
+def _first_maps(counted: RecordsAndDraws, *, params: MixtureGroups) -> Drawing:
     """The maps that make normal records of the draws."""
     return Drawing(params.view, params.classes, counted.records, mixtures.affine_maps(counted.records, counted.draws))
 
@@ -424,12 +394,12 @@ def _count_draws(part: FloatArray, *, params: Drawing) -> mixtures.GroupStatisti
     return mixtures.group_statistics(*_apart(part), len(params.records.counts))
 
 
-def _last_maps(draws: mixtures.GroupStatistics, *, params: Drawing, rng: np.random.Generator) -> Drawing:
+def _last_maps(draws: mixtures.GroupStatistics, *, params: Drawing) -> Drawing:
     """The maps that take away what categories, and rounding, have changed in the moments."""
     return replace(params, maps=mixtures.correcting_maps(params.records, draws))
 
 
-def settle(part: FloatArray, *, params: Drawing, rng: np.random.Generator) -> FloatArray:
+def settle(part: FloatArray, *, params: Drawing) -> FloatArray:
     """The features of the new records, and the label after them."""
     return np.concatenate([_mapped(part, params.maps)[0], part[:, -1:]], axis=1)
 

@@ -12,7 +12,7 @@ from pydantic import Field
 from anonpipe.errors import InputError
 from anonpipe.kernels.points import turn_rows
 from anonpipe.methods.executor import Reduce, Rows, Step
-from anonpipe.methods.masking._spectral import Basis, count_moments, spectral_inverse
+from anonpipe.methods.masking._spectral import Basis, spectral_inverse
 from anonpipe.methods.record import Masker
 from anonpipe.moments import Expected, Moments, form_eigenvalue, noise_factor, product_variance
 from anonpipe.types import FloatArray
@@ -63,13 +63,18 @@ def noise(
     mean vector and covariance matrix: on average. `exact` is the case of Muralidhar & Sarathy without kept columns,
     with weight 1/sqrt(1 + c) on the original.
     """
-    learn = Reduce("moments", count_moments, partial(_find_noise, amount=amount, basis=basis))
+    learn = Reduce("moments", Moments.of, partial(_find_noise, amount=amount, basis=basis))
     if form == "expected":
         return learn, Rows("add", add)
     if form == "centred":
-        return learn, Rows("add", add), Reduce("mean", count_moments, _find_shift), Rows("shift", shift)
-    mixed = Rows("mix", _mix, channels=_without_draws)
-    return learn, Rows("draw", _draw, channels=_with_draws), Reduce("draws", count_moments, _find_mixing), mixed
+        return learn, Rows("add", add), Reduce("mean", Moments.of, _find_shift), Rows("shift", shift)
+    mixed = Rows("mix", _mix, channels=lambda given, params: params.matrix.shape[1])
+    return (
+        learn,
+        Rows("draw", _draw, channels=lambda given, params: given + params.factor.shape[1]),
+        Reduce("draws", Moments.of, _find_mixing),
+        mixed,
+    )
 
 
 def _noise_covariance(moments: Moments, amount: float, basis: Basis) -> FloatArray:
@@ -78,9 +83,7 @@ def _noise_covariance(moments: Moments, amount: float, basis: Basis) -> FloatArr
     return covariance if basis == "spectral" else np.diag(np.diag(covariance))
 
 
-def _find_noise(
-    moments: Moments, *, params: object, rng: np.random.Generator, amount: float, basis: Basis
-) -> NoiseMask:
+def _find_noise(moments: Moments, *, amount: float, basis: Basis) -> NoiseMask:
     """The covariance of the noise, factored."""
     factor = noise_factor(_noise_covariance(moments, amount, basis))
     used = np.ascontiguousarray(factor[:, factor.any(axis=0)])
@@ -95,12 +98,12 @@ def add(part: FloatArray, *, params: NoiseMask, rng: np.random.Generator) -> Flo
     return np.asarray(mean + ((part - mean) + drawn) / params.shrink)
 
 
-def _find_shift(masked: Moments, *, params: NoiseMask, rng: np.random.Generator) -> NoiseMask:
+def _find_shift(masked: Moments, *, params: NoiseMask) -> NoiseMask:
     """How far the noise moved the mean."""
     return replace(params, shift=params.total.mean - masked.mean)
 
 
-def shift(part: FloatArray, *, params: NoiseMask, rng: np.random.Generator) -> FloatArray:
+def shift(part: FloatArray, *, params: NoiseMask) -> FloatArray:
     """Put the mean back."""
     return part + params.shift
 
@@ -110,17 +113,7 @@ def _draw(part: FloatArray, *, params: NoiseMask, rng: np.random.Generator) -> F
     return np.concatenate([part, rng.standard_normal((len(part), params.factor.shape[1]))], axis=1)
 
 
-def _with_draws(given: int, params: NoiseMask) -> int:
-    """Channels of records and their draws."""
-    return given + int(params.factor.shape[1])
-
-
-def _without_draws(given: int, params: Mixing) -> int:
-    """Channels of the records alone."""
-    return int(params.matrix.shape[1])
-
-
-def _find_mixing(both: Moments, *, params: NoiseMask, rng: np.random.Generator) -> Mixing:
+def _find_mixing(both: Moments, *, params: NoiseMask) -> Mixing:
     """The matrix that takes the data off the draws, gives them their covariance and adds them to the data."""
     # With Z the draws and X the data, both centred: what is left of Z after its regression on X has the scatter
     # R = KK'; so (Z - XB) K'⁻¹ L' √(n-1) has the covariance LL' and none with X.
@@ -139,7 +132,7 @@ def _find_mixing(both: Moments, *, params: NoiseMask, rng: np.random.Generator) 
     return Mixing(both.mean, np.ascontiguousarray(matrix), params.total.mean)
 
 
-def _mix(part: FloatArray, *, params: Mixing, rng: np.random.Generator) -> FloatArray:
+def _mix(part: FloatArray, *, params: Mixing) -> FloatArray:
     """Masked records from records and draws."""
     return turn_rows(part, params.matrix, before=params.before, after=params.after)
 

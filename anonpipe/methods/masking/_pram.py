@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 from pydantic import Field
@@ -12,7 +12,6 @@ from pydantic import Field
 from anonpipe.methods.executor import Reduce, Rows, Step
 from anonpipe.methods.masking._draws import Categories, dummies
 from anonpipe.methods.masking._noise import NoiseMask, add
-from anonpipe.methods.masking._spectral import count_moments
 from anonpipe.methods.record import Masker
 from anonpipe.moments import Expected, Moments, form_eigenvalue, noise_factor, product_variance
 from anonpipe.types import FloatArray
@@ -64,12 +63,8 @@ def pram(
     Records are drawn one by one, each column by itself, with `transition_matrix`. Numbers are masked by normal noise as
     by `noise`, of `amount` times their covariance.
     """
-    find = partial(_find, retain=retain, amount=amount, categories=categories)
-    return Reduce("moments", count_moments, find), Rows("draw", partial(_draw, categories=categories))
-
-
-def _find(moments: Moments, *, params: object, rng: np.random.Generator, **options: Any) -> Transitions:
-    return _found(moments, **options)
+    find = partial(_found, retain=retain, amount=amount, categories=categories)
+    return Reduce("moments", Moments.of, find), Rows("draw", partial(_draw, categories=categories))
 
 
 def _found(moments: Moments, retain: float, amount: float, categories: Categories) -> Transitions:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from pydantic import Field
@@ -16,7 +16,7 @@ from anonpipe.kernels.groups import cross_products
 from anonpipe.kernels.points import turn_rows
 from anonpipe.methods.executor import Reduce, Rows, Step
 from anonpipe.methods.masking._draws import Categories, DrawnSample, category_codes
-from anonpipe.methods.masking._spectral import DEPENDENT, count_moments, normal_draws, spectral_inverse
+from anonpipe.methods.masking._spectral import DEPENDENT, normal_draws, spectral_inverse
 from anonpipe.methods.record import Masker, no_dummies
 from anonpipe.moments import Expected, Moments
 from anonpipe.rng import generator
@@ -221,22 +221,15 @@ def sequential_regression(
         raise JobError("categories of sequential_regression are columns from 0, each in one category at most")
     drawn = parameters == "drawn"
     fit = partial(_fit_numbers, categories=categories, again=rounds > 1, penalty=penalty, drawn=drawn)
-    learn: list[Step] = [Reduce("moments", count_moments, fit)]
+    learn: list[Step] = [Reduce("moments", Moments.of, fit)]
     if categories:
         finish = partial(_fit_categories, drawn=drawn)
-        learn.append(Reduce("logistic regressions", _count_slopes, finish, again=_unfinished, placed=True))
+        learn.append(Reduce("logistic regressions", _count_slopes, finish, again=_unfinished))
     return *learn, Rows("draw", partial(draw, rounds=rounds), redrawn=True)
 
 
 def _fit_numbers(
-    moments: Moments,
-    *,
-    params: object,
-    rng: np.random.Generator,
-    categories: Categories,
-    again: bool,
-    penalty: float,
-    drawn: bool,
+    moments: Moments, *, rng: np.random.Generator, categories: Categories, again: bool, penalty: float, drawn: bool
 ) -> Chain:
     """Fit the regressions of numbers, and give those of categories a start."""
     spread = np.sqrt(np.diag(moments.scatter) / max(moments.n - 1, 1))
@@ -419,12 +412,7 @@ def _dummies(category: IntArray, block: Block) -> FloatArray:
 
 
 def _expect_sequential(
-    moments: Moments,
-    *,
-    categories: Categories = (),
-    rounds: int = 1,
-    parameters: Parameters = "estimated",
-    penalty: float = 1e-3,
+    moments: Moments, *, categories: Categories = (), parameters: Parameters = "estimated", **options: Any
 ) -> Expected | None:
     """That of a normal sample for numbers alone; nothing is said of categories and of drawn parameters."""
     return None if categories or parameters == "drawn" else normal_draws(moments, "spectral")

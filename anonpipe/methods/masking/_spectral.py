@@ -58,22 +58,12 @@ def axes_of(moments: Moments, basis: Basis) -> Axes:
     return Axes(moments.mean, np.ascontiguousarray(vectors * signs), variances)
 
 
-def count_moments(part: FloatArray, *, params: object) -> Moments:
-    """Moments of a part, whatever is known already."""
-    return Moments.of(part)
-
-
-def _find_axes(moments: Moments, *, params: object, rng: np.random.Generator, basis: Basis) -> Axes:
-    """`axes_of` as the end of a pass."""
-    return axes_of(moments, basis)
-
-
-def _to_axes(part: FloatArray, *, params: Axes, rng: np.random.Generator) -> FloatArray:
+def _to_axes(part: FloatArray, *, params: Axes) -> FloatArray:
     """Centred records along the axes (T = UD of the paper)."""
     return turn_rows(part, params.vectors, before=params.centre)
 
 
-def _from_axes(part: FloatArray, *, params: Axes, rng: np.random.Generator) -> FloatArray:
+def _from_axes(part: FloatArray, *, params: Axes) -> FloatArray:
     """The inverse of `_to_axes`."""
     return turn_rows(part, params.vectors.T, after=params.centre)
 
@@ -150,12 +140,10 @@ def spectral_swap(*, basis: Basis = "spectral") -> tuple[Step, ...]:
     A permutation of n cells leaves a correlation of about 1/√n. Relations beyond correlation are lost, so a component's
     permutation puts values of the columns outside their range where columns are skewed or binary: decode accordingly.
     """
-    return _along_axes(Reduce("axes", count_moments, partial(_find_axes, basis=basis)), Columns("permute", _permute))
-
-
-def _permute(column: FloatArray, *, place: int, params: Axes, rng: np.random.Generator) -> FloatArray:
-    """A uniform permutation of one component."""
-    return rng.permutation(column)
+    return _along_axes(
+        Reduce("axes", Moments.of, partial(axes_of, basis=basis)),
+        Columns("permute", lambda column, rng: rng.permutation(column)),
+    )
 
 
 Draw = Literal["normal", "quantiles"]
@@ -173,7 +161,7 @@ def synthesis(*, basis: Basis = "spectral", draw: Draw = "normal") -> tuple[Step
     basis of the drawing.
     """
     step = Columns("draw", _draw_normal if draw == "normal" else _draw_quantiles)
-    return _along_axes(Reduce("axes", count_moments, partial(_find_axes, basis=basis)), step)
+    return _along_axes(Reduce("axes", Moments.of, partial(axes_of, basis=basis)), step)
 
 
 def _draw_normal(column: FloatArray, *, place: int, params: Axes, rng: np.random.Generator) -> FloatArray:
@@ -246,13 +234,11 @@ def suppression(
     """
     if share == 0 and outside is None:
         raise JobError("suppression was given share=0 and no outside, which suppresses nothing; give one of them")
-    learn = Reduce("components", count_moments, partial(_choose, basis=basis, share=share, outside=outside))
+    learn = Reduce("components", Moments.of, partial(_choose, basis=basis, share=share, outside=outside))
     return _along_axes(learn, Rows("suppress", _suppress))
 
 
-def _choose(
-    moments: Moments, *, params: object, rng: np.random.Generator, basis: Basis, share: float, outside: float | None
-) -> Suppressed:
+def _choose(moments: Moments, *, basis: Basis, share: float, outside: float | None) -> Suppressed:
     """The axes, and how far cells along each may be from the mean."""
     axes = axes_of(moments, basis)
     limits = np.full(len(axes.variances), np.inf) if outside is None else outside * np.sqrt(axes.variances)
@@ -272,7 +258,7 @@ def _small(variances: FloatArray, share: float) -> npt.NDArray[np.int64]:
     return np.asarray(rising[within])
 
 
-def _suppress(part: FloatArray, *, params: Suppressed, rng: np.random.Generator) -> FloatArray:
+def _suppress(part: FloatArray, *, params: Suppressed) -> FloatArray:
     """Cells within their limit; the others at the mean, which is 0."""
     return np.where(np.abs(part) <= params.limits, part, 0.0)
 

@@ -14,7 +14,6 @@ from anonpipe.methods.options import MethodOptions
 from anonpipe.methods.record import Guarantee, Noise, Synthesizer
 from anonpipe.methods.synthesis._gaussian import draw_in_chunks
 from anonpipe.moments import (
-    FORMS,
     Expected,
     GroupedMoments,
     GroupSpread,
@@ -26,8 +25,6 @@ from anonpipe.moments import (
     s_delta,
 )
 from anonpipe.types import FloatArray, IntArray
-
-_ALL_FORMS = (*FORMS, "exact")  # Forms of micro-perturbation
 
 
 def noise_scatter(starts: IntArray, width: int, *, rng: np.random.Generator) -> NoiseScatter:

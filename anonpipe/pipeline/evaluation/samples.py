@@ -6,7 +6,7 @@ every sample that lies in it, before its released rows are shuffled.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Any
@@ -250,34 +250,43 @@ def _on_one_scale(fitted: Fitted, rows: SampleRows) -> tuple[FloatArray, FloatAr
     return np.nan_to_num((original - centre) / scale), np.nan_to_num((rows.released[:, places] - centre) / scale)
 
 
+def class_counts(numbers: IntArray, units: IntArray | None, of: int) -> IntArray:
+    """Classes of some of a table's rows, and how many are in each; with units, each class and unit that go together."""
+    # Of a table with more rows than `COUNTED_CLASSES` only classes whose numbers are below a border, which are the same
+    # ones in every part.
+    chosen = numbers < min(1.0, COUNTED_CLASSES / max(1, of)) * 2.0**63
+    if units is None:
+        return np.stack(counted(numbers[chosen]))
+    return np.unique(np.stack([numbers[chosen], units[chosen]]), axis=1)
+
+
+def all_class_counts(parts: Sequence[IntArray], of_units: bool) -> tuple[IntArray, IntArray]:
+    """The classes of all parts, ascending, and persons or other units of each."""
+    if of_units:
+        return counted(np.unique(np.concatenate(parts, axis=1), axis=1)[0])
+    return added([(part[0], part[1]) for part in parts])
+
+
 def _class_counts(fitted: Fitted, rows: SampleRows, of: int) -> dict[str, npt.NDArray[Any]]:
     """Of each scenario the classes of a partition's originals, how many are in each, and the sum of their weights."""
-    # Where units have several rows, the classes and units that go together. Of a table with more rows than
-    # `COUNTED_CLASSES` only classes whose numbers are below a border, which are the same ones in every partition.
     kept: dict[str, npt.NDArray[Any]] = {}
-    border = min(1.0, COUNTED_CLASSES / of) * 2.0**63
     for at, columns in enumerate(key_columns(fitted)):
         if columns.tolerant:
             continue
         numbers = columns.classes(rows.original)
-        chosen = numbers < border
-        if rows.units is not None and fitted.unit is not None:
-            kept[f"scenario_{at}"] = np.unique(np.stack([numbers[chosen], rows.units[chosen]]), axis=1)
-        else:
-            kept[f"scenario_{at}"] = np.stack(counted(numbers[chosen]))
-            if fitted.weight is not None:
-                which = np.searchsorted(kept[f"scenario_{at}"][0], numbers[chosen])
-                sums = np.bincount(which, rows.original[chosen, fitted.weight.position])
-                kept[f"weights_{at}"] = sums.astype(np.float64)
+        kept[f"scenario_{at}"] = class_counts(numbers, None if fitted.unit is None else rows.units, of)
+        if fitted.weight is not None and fitted.unit is None:
+            classes = kept[f"scenario_{at}"][0]
+            there = np.isin(numbers, classes)
+            weights = rows.original[there, fitted.weight.position]
+            sums = np.bincount(np.searchsorted(classes, numbers[there]), weights, len(classes))
+            kept[f"weights_{at}"] = sums.astype(np.float64)
     return kept
 
 
 def read_class_counts(work: Work, fitted: Fitted, cut: Cut, at: int) -> tuple[IntArray, IntArray]:
     """The classes of a scenario in the whole original, ascending, and persons or other units of each."""
-    parts = [file[f"scenario_{at}"] for file in _files(work, cut)]
-    if fitted.unit is not None:
-        return counted(np.unique(np.concatenate(parts, axis=1), axis=1)[0])
-    return added([(part[0], part[1]) for part in parts])
+    return all_class_counts([file[f"scenario_{at}"] for file in _files(work, cut)], fitted.unit is not None)
 
 
 def read_class_weights(work: Work, fitted: Fitted, cut: Cut, at: int, classes: IntArray) -> FloatArray | None:
@@ -442,9 +451,8 @@ def _added(work: Work, cut: Cut, *names: str) -> tuple[IntArray, IntArray]:
 def gather_queries(work: Work, fitted: Fitted, cut: Cut) -> None:
     """Put the partitions' queries into one file, and rows that ranks are taken from; done once, by the driver."""
     # Records whose columns are to be guessed go into a file of their own.
-    asked = ("features", "own_row", "own_original", "own_group", "own_size", "own_alike", "own_strata", "own_numbers")
-    names = (*asked, "own_classes", "own_blocks", "own_known", "own_cells", "original", "released")
-    *queries, original, released = read_samples(work, cut, *names)
+    *names, _, _ = (field.name for field in fields(Queries))
+    *queries, original, released = read_samples(work, cut, *names, "original", "released")
     own = original
     if fitted.unit is not None:  # attacks count units: one record of each is looked for
         asked_of, sampled_of, groups, alike = read_samples(
@@ -460,14 +468,12 @@ def gather_queries(work: Work, fitted: Fitted, cut: Cut) -> None:
     if len(held := held_cells(work, fitted)) >= FEWEST_HELD:
         members = own[:: -(-len(own) // wanted_queries(fitted.job, cut.rows))]
         of_copies = [read_samples(one, cut, "released")[0][::step, : len(fitted.cells.names)] for one in work.copies]
-        guessed = {"released": np.concatenate(of_copies), "members": members, "controls": held}
-        work.staging.write_record(_GUESSED, guessed)
+        work.staging.write_record(_GUESSED, GuessedCells(np.concatenate(of_copies), members, held))
         sample, (ends,) = released[:, : len(fitted.cells.names)], read_samples(work, cut, "outermost")
         how = known.coded_positions(fitted), fitted.job.measure.queries, work.rng("assess singling out", 0)
         work.staging.write_record(_PREDICATES, candidates(sample, ends, cut.rows, *how))
-    ranked = {"ranked_original": known_features(fitted, original[::step])}
-    ranked |= {"ranked_released": known_features(fitted, released[::step])}
-    work.staging.write_record(_QUERIES, dict(zip(names, queries, strict=False)) | ranked)
+    ranked = (known_features(fitted, part[::step]) for part in (original, released))
+    work.staging.write_record(_QUERIES, Queries(*queries, *ranked))
 
 
 def read_predicates(work: Work) -> dict[str, Predicates]:
@@ -480,8 +486,8 @@ def read_predicates(work: Work) -> dict[str, Predicates]:
 
 def read_queries(work: Work) -> Queries:
     """The records that are looked for."""
-    file = work.staging.read_record(_QUERIES)
-    return Queries(*(file[field.name] for field in fields(Queries)))
+    found: Queries = work.staging.read_record(_QUERIES, Queries)
+    return found
 
 
 def read_units(work: Work) -> AskedUnits:
@@ -509,5 +515,5 @@ def read_guessed(work: Work) -> GuessedCells | None:
     """Whose columns are guessed; None where the hold-out is too small for a control, or there is none."""
     if not work.staging.has(_GUESSED):
         return None
-    file = work.staging.read_record(_GUESSED)
-    return GuessedCells(*(file[field.name] for field in fields(GuessedCells)))
+    found: GuessedCells = work.staging.read_record(_GUESSED, GuessedCells)
+    return found

@@ -16,7 +16,7 @@ from anonpipe.encoding.identifiers import UnitColumn
 from anonpipe.encoding.weights import Factors, Pieces, WeightCounts
 from anonpipe.errors import by_column, record_noun
 from anonpipe.job.linked import unpublished
-from anonpipe.methods.executor import ColumnsPass
+from anonpipe.methods.executor import Columns
 from anonpipe.methods.masking import RecordsAndDraws
 from anonpipe.moments import Moments, PairwiseMoments, merge_all
 from anonpipe.pipeline.arrays import load_params, load_record, scopes_of
@@ -27,7 +27,7 @@ from anonpipe.pipeline.resolve import Warnings, columns_without_sums
 from anonpipe.pipeline.tasks.decode import FACTORS, counted_groups, key_units, split_units
 from anonpipe.pipeline.tasks.passes import LAST, PassTask, learnt_groups, stage_name
 from anonpipe.pipeline.tasks.unfold import disordered_rows, lengths_off
-from anonpipe.pipeline.tasks.write import COUNT, compared_names, count_combinations, handed_on, read_combinations
+from anonpipe.pipeline.tasks.write import combinations, compared_names, handed_on
 from anonpipe.types import FloatArray, IntArray
 from anonpipe.verify.expectations import KeptGroups, StagingCheck, Target
 from anonpipe.verify.gates import ClassConditions, Evidence, GroupEvidence, MaskEvidence, Rounded
@@ -224,7 +224,7 @@ def _of_columns(work: Work, fitted: Fitted, cut: Cut) -> list[list[TaskResults]]
     """Task results of channels, by pass over columns and scope."""
     scopes, results_of_passes = len(scopes_of(fitted, cut)), []
     for pass_ in fitted.procedure.head:
-        if isinstance(pass_, ColumnsPass):
+        if isinstance(pass_.step, Columns):
             stage = stage_name(pass_.number)
             channels = PassTask.read(work, stage).channels
             results = work.staging.results(stage).read_all(channels * scopes)
@@ -328,19 +328,18 @@ def _repeated_rows(groups: TableGroups, repeated: int) -> list[str]:
 def _rows_under_k(work: Work, fitted: Fitted, cut: Cut) -> int:
     if not (names := fitted.unchanged_names):
         return 0
-    counted = count_combinations([read_combinations(work, at) for at in range(cut.files)], names)
-    rows = counted[COUNT].to_numpy()
-    held = rows if fitted.unit is None else _units_of(work, fitted, cut, counted[names].to_numpy())
+    cells, rows = combinations(work, cut)
+    held: FloatArray | IntArray = rows if fitted.unit is None else _units_of(work, fitted, cut, cells)
     if fitted.job.disclosure is not None and fitted.job.disclosure.wildcard:
-        cells, nulls = counted[names].to_numpy(dtype=np.float64), [len(fitted.cells.categories[name]) for name in names]
+        nulls = [len(fitted.cells.categories[name]) for name in names]
         held = key_frequencies(with_nulls(cells, nulls), rows)
     return int(rows[held < fitted.job.k].sum())
 
 
-def _units_of(work: Work, fitted: Fitted, cut: Cut, combinations: FloatArray) -> IntArray:
+def _units_of(work: Work, fitted: Fitted, cut: Cut, cells: FloatArray) -> IntArray:
     """The units of written combinations of unchanged columns, at most k; 0 for a new combination."""
     keys, units = key_units(work, fitted, cut)
-    both = np.unique(np.concatenate([keys, combinations]), axis=0, return_inverse=True)[1].reshape(-1)
+    both = np.unique(np.concatenate([keys, cells]), axis=0, return_inverse=True)[1].reshape(-1)
     held = np.zeros(int(both.max()) + 1, dtype=np.int64)
     held[both[: len(keys)]] = units
     return np.asarray(held[both[len(keys) :]])

@@ -197,7 +197,7 @@ def _note_release(run: Run, name: str) -> list[str]:
     try:
         where = release.place(run.job.output, run.job.report.internal)
         uncounted = _read_overlaps(run).uncounted
-        return release_log.note_release(trace_of(run.context.work), steward_secret(), where, name, uncounted)
+        return release_log.note_release(run.context.call(trace_of), steward_secret(), where, name, uncounted)
     except OSError as error:
         raise OutputError(
             f"the release log in the output cannot be written: {why(error)}; nothing was published; free space or "
@@ -262,7 +262,7 @@ def check_overlaps(run: Run) -> None:
         return
     known = run.repeats in ("refuse", "trial")
     where = release.place(run.job.output, run.job.report.internal) if known else None
-    overlaps = release_log.find_overlaps(trace_of(run.context.work), steward_secret(), where)
+    overlaps = release_log.find_overlaps(run.context.call(trace_of), steward_secret(), where)
     if overlaps.problems and run.repeats in ("refuse", "unlogged") and run.job.repeat.allow is None:
         raise release_log.refusal_error(overlaps)
     run.staging.write_record(_FILE, overlaps)

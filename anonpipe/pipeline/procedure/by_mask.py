@@ -81,10 +81,10 @@ def _share_steps(shares: PartShares | None, expected: Any) -> tuple[Step, ...]:
     if shares is None:
         return ()
     share = partial(shares.share, guaranteed=partial(expected, largest=None))
-    counted = Reduce("categories", shares.count, share, with_original=True, with_stratum=True, once=True)
+    counted = Reduce("categories", shares.count, share, once=True)
     if shares.values is None:
         return (counted,)
-    learned = Reduce("value scores", shares.values.count, shares.values.learn, with_stratum=True, with_draws=True)
+    learned = Reduce("value scores", shares.values.count, shares.values.learn)
     return learned, counted
 
 

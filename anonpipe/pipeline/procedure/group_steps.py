@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -113,24 +114,15 @@ class GroupingChoice:
 def group_steps(layout: GroupLayout, grouping: GroupingChoice, weights: FloatArray) -> tuple[Rows, ...]:
     """The steps that form groups in a part, and then fill missing numbers from the groups."""
     width = layout.labels_at + layout.groupings
-    form = _step(_form, layout, grouping, weights)
-    steps = [Rows("group", form, channels=lambda n_channels, params: width, stream="cluster")]
+    bound: dict[str, Any] = {"layout": layout, "grouping": grouping, "weights": weights}
+    steps = [Rows("group", partial(_form, **bound), channels=lambda n_channels, params: width, stream="cluster")]
     if grouping.effort is not None:
-        steps.append(Rows("refine", _step(_refined, layout, grouping, weights), stream="refine"))
+        steps.append(Rows("refine", partial(_refined, **bound), stream="refine"))
     if grouping.conditions:
-        steps.append(Rows("classes", _step(_constrained, layout, grouping, weights), stream="classes"))
+        steps.append(Rows("classes", partial(_constrained, **bound), stream="classes"))
     if layout.min_rows is not None and not layout.whole:
-        steps.append(Rows("units", _step(_with_units, layout, weights), stream="units"))
-    return (*steps, Rows("fill", _step(_filled, layout), stream="fill"))
-
-
-def _step(function: Callable[..., FloatArray], *fixed: Any) -> Callable[..., FloatArray]:
-    """A step's function with its fixed arguments bound; it ignores `params`."""
-
-    def made(part: FloatArray, *, params: Any, rng: np.random.Generator) -> FloatArray:
-        return function(part, *fixed, rng=rng)
-
-    return made
+        steps.append(Rows("units", partial(_with_units, layout=layout, weights=weights), stream="units"))
+    return (*steps, Rows("fill", partial(_filled, layout=layout), stream="fill"))
 
 
 def _form(
@@ -148,9 +140,7 @@ def _form(
     return layout.with_labels(part, [column[point_of] for column in labels])
 
 
-def _refined(
-    part: FloatArray, layout: GroupLayout, grouping: GroupingChoice, weights: FloatArray, *, rng: np.random.Generator
-) -> FloatArray:
+def _refined(part: FloatArray, layout: GroupLayout, grouping: GroupingChoice, weights: FloatArray) -> FloatArray:
     """Improve groups by a local search."""
     points, point_of = layout.points(part, weights)
     labels = [column if isinstance(point_of, slice) else _of_points(column, point_of) for column in layout.labels(part)]
@@ -163,9 +153,7 @@ def _of_points(labels: IntArray, point_of: IntArray) -> IntArray:
     return np.asarray(labels[np.unique(point_of, return_index=True)[1]])
 
 
-def _constrained(
-    part: FloatArray, layout: GroupLayout, grouping: GroupingChoice, weights: FloatArray, *, rng: np.random.Generator
-) -> FloatArray:
+def _constrained(part: FloatArray, layout: GroupLayout, grouping: GroupingChoice, weights: FloatArray) -> FloatArray:
     """Merge groups until every class column meets the conditions; merging for one can undo another."""
     features, groupings = layout.features(part) * np.sqrt(weights), []
     for labels in layout.labels(part):
@@ -179,7 +167,7 @@ def _constrained(
     return layout.with_labels(part, groupings)
 
 
-def _with_units(part: FloatArray, layout: GroupLayout, weights: FloatArray, *, rng: np.random.Generator) -> FloatArray:
+def _with_units(part: FloatArray, layout: GroupLayout, weights: FloatArray) -> FloatArray:
     """Change groups until each has k units."""
     features, units = layout.features(part) * np.sqrt(weights), layout.units(part)
     if units is None:
@@ -260,27 +248,20 @@ class Synthesis:
         return self.record.noise is not None and self.record.noise.draws_first(self.chosen)
 
 
-def synthesis_steps(layout: GroupLayout, chosen: Synthesis) -> tuple[Step, Step]:
+def synthesis_steps(layout: GroupLayout, chosen: Synthesis) -> tuple[Step, ...]:
     """The steps that count all groups, and replace their records."""
 
-    def count(
-        part: FloatArray, *, params: TableGroups | None, stratum: int, draws: Callable[[str], np.random.Generator]
-    ) -> StrataCounts | NearestOfPart:
-        if params is not None:
-            return NearestOfPart(smallest_distances(layout.features(part), params.sampled, layout.k))
+    def count(part: FloatArray, *, stratum: int, draws: Callable[[str], np.random.Generator]) -> StrataCounts:
         return _counted(part, layout, chosen, stratum, draws)
 
-    def finish(
-        statistic: StrataCounts | NearestOfPart, *, params: TableGroups | None, rng: np.random.Generator
-    ) -> TableGroups:
-        if params is not None and isinstance(statistic, NearestOfPart):
-            return replace(params, distances=statistic.distances)
-        if not isinstance(statistic, StrataCounts):
-            raise DamagedError("groups were counted twice; run again without --resume")
+    def finish(statistic: StrataCounts) -> TableGroups:
         return _known(statistic, chosen, layout.width)
 
-    def again(params: TableGroups) -> bool:
-        return params.distances is None and layout.groupings == 1
+    def near(part: FloatArray, *, params: TableGroups) -> NearestOfPart:
+        return NearestOfPart(smallest_distances(layout.features(part), params.sampled, layout.k))
+
+    def with_near(found: NearestOfPart, *, params: TableGroups) -> TableGroups:
+        return replace(params, distances=found.distances)
 
     def make(part: FloatArray, *, params: TableGroups, rng: np.random.Generator, stratum: int) -> FloatArray:
         grouped, arguments, name = GroupedPart.of(part, layout), dict(chosen.arguments), chosen.record.name
@@ -295,8 +276,10 @@ def synthesis_steps(layout: GroupLayout, chosen: Synthesis) -> tuple[Step, Step]
             released = synthesize(grouped.features, *grouped.sorted[0], name, rng=rng, **arguments)
         return np.concatenate([released, part[:, layout.width :]], axis=1)
 
-    counting = Reduce("count groups", count, finish, again, with_stratum=True, with_draws=True, redrawn=True)
-    return counting, Rows("synthesize", make, with_stratum=True, stream=_SYNTHESIZE)
+    counting: list[Step] = [Reduce("count groups", count, finish, redrawn=True)]
+    if layout.groupings == 1:
+        counting.append(Reduce("loss bound", near, with_near))
+    return (*counting, Rows("synthesize", make, stream=_SYNTHESIZE))
 
 
 def _counted(

@@ -23,7 +23,7 @@ from anonpipe.errors import MASK_LINKS, JobError
 from anonpipe.evaluate.measurement import Reason
 from anonpipe.evaluate.risk import EffectiveDimension, effective_dimension
 from anonpipe.kernels.points import sort_groups
-from anonpipe.methods.executor import Columns, Pass, Reduce, RowsPass, Step, passes
+from anonpipe.methods.executor import Columns, Pass, Step, asks, passes
 from anonpipe.methods.options import MethodOptions
 from anonpipe.methods.record import Features, Guarantee, Method, Number
 from anonpipe.methods.synthesis import restore_by_rank
@@ -132,14 +132,14 @@ class Procedure:
     @property
     def shared(self) -> int:
         """How many of these passes copies of a release share: those before the first step that is `redrawn`."""
-        steps = [one.steps if isinstance(one, RowsPass) else (one.step,) for one in self.head]
-        return next((at for at, each in enumerate(steps) if any(s.redrawn for s in each)), len(steps))
+        head = self.head
+        return next((at for at, one in enumerate(head) if any(step.redrawn for step in one.steps)), len(head))
 
     @property
-    def tail(self) -> RowsPass | None:
+    def tail(self) -> Pass | None:
         """The last pass if it replaces rows: it runs for each part just before decoding."""
         last = self.passes[-1]
-        return last if isinstance(last, RowsPass) else None
+        return last if last.of_rows else None
 
     @property
     def by_column(self) -> bool:
@@ -149,7 +149,7 @@ class Procedure:
     @property
     def keeps_features(self) -> bool:
         """Whether the original features are needed after the first step."""
-        used_later = any(isinstance(step, Columns | Reduce) and step.with_original for step in self.steps)
+        used_later = any(asks(step, "original") for step in self.steps)
         return used_later or self.recounts_group_moments
 
     @property

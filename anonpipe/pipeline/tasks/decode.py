@@ -68,13 +68,6 @@ def merge_scores(work: Work, cut: Cut) -> None:
         work.staging.write_record(_COUNTED, reduce(lambda merged, part: merged.merge(part), parts))
 
 
-def drop_scores(work: Work, cut: Cut) -> None:
-    """Delete the scored rows and their counts."""
-    for index in range(len(cut.partitions)):
-        for file in (_SCORED.format(index), _SCORES.format(index)):
-            work.staging.file(file).unlink(missing_ok=True)
-
-
 _COUNTED = f"{FOLDER}/scores.record"
 _KINDS = (ScoredRows, Decoded, Groups, Counted, Radix)
 
@@ -149,11 +142,11 @@ def calibrate(work: Work, fitted: Fitted, cut: Cut) -> None:
         work.staging.write_record(FACTORS, _weight(fitted).solve(reduce(WeightCounts.merge, parts)))
 
 
-def drop_unweighted(work: Work, cut: Cut) -> None:
-    """Delete the rows without weights, and the counts."""
+def drop_waiting(work: Work, cut: Cut) -> None:
+    """Delete rows that waited for the counts of all partitions, scores or weights, and these counts."""
     for index in range(len(cut.partitions)):
-        for file in (_MADE.format(index), _WEIGHTS.format(index)):
-            work.staging.file(file).unlink(missing_ok=True)
+        for file in (_SCORED, _SCORES, _MADE, _WEIGHTS):
+            work.staging.file(file.format(index)).unlink(missing_ok=True)
 
 
 def _weight(fitted: Fitted) -> SamplingWeight:

@@ -17,10 +17,10 @@ from anonpipe.encoding.row_hash import exact_sums
 from anonpipe.environment import one_thread
 from anonpipe.errors import InputError
 from anonpipe.methods.executor import (
-    ColumnsPass,
+    Columns,
+    Pass,
     Reduce,
-    ReducePass,
-    RowsPass,
+    asks,
     column_made,
     execute,
     learnt,
@@ -92,19 +92,19 @@ def run_pass(work: Work, fitted: Fitted, cut: Cut, stage: str, index: int) -> di
     """Run a pass over one partition; a step over columns over one channel of one scope."""
     task = PassTask.read(work, stage)
     pass_ = fitted.procedure.head[task.at]
-    if isinstance(pass_, ColumnsPass):
+    if isinstance(pass_.step, Columns):
         return _column(work, fitted, cut, task, pass_, index)
-    if isinstance(pass_, ReducePass) and task.finishes is not None:
+    if isinstance(pass_.step, Reduce) and task.finishes is not None:
         scope = scopes_of(fitted, cut)[index]
         _finish(work, task, pass_, scope, task.finishes)
         return {"rows": sum(cut.lengths[scope.inside])}
     scope = scope_of(fitted, cut, index)
     params, rows = load_params(work, task.params, scope), cut.partitions[index].rows
-    if isinstance(pass_, ReducePass) and not _wants_more(pass_.step, task, params):
+    if isinstance(pass_.step, Reduce) and not _wants_more(pass_.step, task, params):
         return {"rows": rows}
     part = read_channels(work, fitted, cut, task.source, task.channels, index)
     part, place = np.ascontiguousarray(part[:, : task.seen[scope.number]]), place_of(work, fitted, cut, scope, index)
-    if isinstance(pass_, ReducePass):
+    if isinstance(pass_.step, Reduce):
         work.staging.write_record(statistic_file(stage, index), statistic(pass_.step, part, params, place))
     else:
         released = rows_made(pass_, part, params, place)
@@ -118,7 +118,7 @@ def _wants_more(step: Reduce, task: PassTask, params: Any) -> bool:
     return task.turn == 0 or (step.again is not None and step.again(params))
 
 
-def _column(work: Work, fitted: Fitted, cut: Cut, task: PassTask, pass_: ColumnsPass, index: int) -> dict[str, Any]:
+def _column(work: Work, fitted: Fitted, cut: Cut, task: PassTask, pass_: Pass, index: int) -> dict[str, Any]:
     """Replace one channel of one scope; returns its largest size and the promised checksum."""
     number, place = divmod(index, task.channels)
     scope = scopes_of(fitted, cut)[number]
@@ -128,7 +128,7 @@ def _column(work: Work, fitted: Fitted, cut: Cut, task: PassTask, pass_: Columns
         staged.write_column(place, lengths, column)
         return {"rows": len(column), "largest": 0.0}
     original = (
-        read_column(work, fitted, cut, FEATURES, fitted.width, place, scope) if pass_.step.with_original else None
+        read_column(work, fitted, cut, FEATURES, fitted.width, place, scope) if asks(pass_.step, "original") else None
     )
     promised = {}
     if pass_.step.holds is not None and original is not None:
@@ -161,13 +161,13 @@ class StagedTable:
     def _title(self, name: str) -> str:
         return name if self.fitted.procedure.forms_groups else f"mask: {name}"
 
-    def replace_rows(self, pass_: RowsPass) -> None:
+    def replace_rows(self, pass_: Pass) -> None:
         """Replace the channels of every partition."""
         pairs = zip(self.task.seen, self._scopes, strict=True)
         filled = [pass_.channels(seen, load_params(self.work, self.task.params, scope)) for seen, scope in pairs]
         self._replace(pass_.number, len(self.cut.partitions), pass_.steps[0].name, tuple(filled))
 
-    def replace_columns(self, pass_: ColumnsPass) -> None:
+    def replace_columns(self, pass_: Pass) -> None:
         """Replace every channel of every scope."""
         self._replace(pass_.number, self.task.channels * len(self._scopes), pass_.step.name, self.task.seen)
 
@@ -182,7 +182,7 @@ class StagedTable:
             shutil.rmtree(own, ignore_errors=True)  # it goes with the staging
         self.task = PassTask(task.at + 1, target, task.width, None, 0, task.params, seen=filled)
 
-    def learn(self, pass_: ReducePass, turn: int) -> bool:
+    def learn(self, pass_: Pass, turn: int) -> bool:
         """Count all partitions; returns whether a scope needs another turn."""
         name, work = f"{pass_.number}-{turn}", self.work
         task = replace(self.task, turn=turn)
@@ -195,7 +195,7 @@ class StagedTable:
         self.task = replace(self.task, at=task.at + (not more), params=name)
         return more
 
-    def _finish_all(self, pass_: ReducePass, task: PassTask, name: str) -> None:
+    def _finish_all(self, pass_: Pass, task: PassTask, name: str) -> None:
         """Finish the counts of each scope, and delete them."""
         if pass_.step.costly:
             stage = stage_name(f"{name}-finish")
@@ -208,7 +208,7 @@ class StagedTable:
             self.work.staging.file(statistic_file(stage_name(name), index)).unlink(missing_ok=True)
 
 
-def _finish(work: Work, task: PassTask, pass_: ReducePass, scope: PartitionScope, name: str) -> None:
+def _finish(work: Work, task: PassTask, pass_: Pass, scope: PartitionScope, name: str) -> None:
     """Merge the counts of a scope's partitions in their order, and write the learnt parameters."""
     file = params_file(name, scope)
     if work.staging.has(file):

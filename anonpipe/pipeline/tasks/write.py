@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from functools import reduce
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from anonpipe.columns import Role
+from anonpipe.encoding.disclosure import counted_rows
+from anonpipe.encoding.row_hash import row_numbers
 from anonpipe.encoding.rules import first_there, with_differences
 from anonpipe.encoding.values import grid_of, numbers
 from anonpipe.encoding.weights import RELEASED, WeightCounts
@@ -33,13 +35,8 @@ from anonpipe.storage.staging import make_private
 from anonpipe.types import BoolArray, FloatArray, IntArray
 from anonpipe.verify.original_values import NEIGHBOURS, Chances, Fineness, chances, coarsest_grid, means_lie_on
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-
 # Files in the staging, by partition or input split
-_COMBINATIONS = "combinations/{}.parquet"
-COUNT = "rows of the combination"  # Next to columns of the table, which may be called `rows`
+_COMBINATIONS = "combinations/{}.record"
 
 
 def write_file(work: Work, fitted: Fitted, cut: Cut, file_rows: list[list[int]], index: int) -> dict[str, Any]:
@@ -152,7 +149,8 @@ def measure_file(work: Work, fitted: Fitted, index: int, path: Path) -> dict[str
     if not parquet.schema_arrow.equals(fitted.schema, check_metadata=True):
         raise InputError(f"{path.name}: the written schema differs from the input's; nothing is released")
     moments: dict[int, list[PairwiseMoments]] = {}
-    combinations, rows, beyond = [], 0, 0
+    keys, rows, beyond = [fitted.cells.names.index(name) for name in fitted.unchanged_names], 0, 0
+    of_keys: list[FloatArray] = []
     weights: list[WeightCounts] = []
     outside = {name: [0, 0] for name in _unbounded_names(fitted)}
     rules = fitted.job.parsed_rules
@@ -164,7 +162,7 @@ def measure_file(work: Work, fitted: Fitted, index: int, path: Path) -> dict[str
         stratum, measured = fitted.strata.assign(cells), fitted.view.measure(cells, shares)
         for at in np.unique(stratum):
             moments.setdefault(int(at), []).append(PairwiseMoments.of(measured[stratum == at]))
-        combinations.append(_combinations(fitted, cells))
+        of_keys.append(cells[:, keys])
         if fitted.weight is not None:
             weights.append(fitted.weight.count_table(RELEASED, cells))
         rows += len(cells)
@@ -172,7 +170,7 @@ def measure_file(work: Work, fitted: Fitted, index: int, path: Path) -> dict[str
         for name, counted in outside.items():
             counts = _beyond_original(fitted, name, cells[:, fitted.cells.names.index(name)])
             counted[:] = [counted[0] + counts[0], counted[1] + counts[1]]
-    _write_combinations(work, fitted, index, combinations)
+    work.staging.write_record(_COMBINATIONS.format(index), counted_rows(np.concatenate(of_keys)))
     return {
         "rows": rows,
         "name": path.name,
@@ -194,36 +192,12 @@ def _read_back(fitted: Fitted, batch: pa.RecordBatch) -> tuple[FloatArray, dict[
     return cells, fitted.probabilities.by_code(shares), fitted.probabilities.beyond_limits(shares)
 
 
-def _combinations(fitted: Fitted, cells: FloatArray) -> pd.DataFrame:
-    import pandas as pd
-
-    names = fitted.unchanged_names
-    frame = pd.DataFrame({name: cells[:, fitted.cells.names.index(name)] for name in names})
-    return count_combinations([frame.assign(**{COUNT: 1})], names)
-
-
-def count_combinations(frames: list[pd.DataFrame], names: list[str]) -> pd.DataFrame:
-    """Rows of each combination of the named columns (column `COUNT`)."""
-    import pandas as pd
-
-    together = pd.concat(frames, ignore_index=True)
-    if not names:
-        return pd.DataFrame({COUNT: [int(together[COUNT].sum())]})
-    return together.groupby(names, dropna=False, sort=True)[COUNT].sum().reset_index()
-
-
-def _write_combinations(work: Work, fitted: Fitted, index: int, frames: list[pd.DataFrame]) -> None:
-    frame = count_combinations(frames, fitted.unchanged_names)
-    out = io.BytesIO()
-    frame.to_parquet(out)
-    work.staging.write(_COMBINATIONS.format(index), out.getbuffer())
-
-
-def read_combinations(work: Work, index: int) -> pd.DataFrame:
-    """Rows of each combination of unchanged columns in one output file (column `COUNT`)."""
-    import pandas as pd
-
-    return pd.read_parquet(io.BytesIO(work.staging.read(_COMBINATIONS.format(index))))
+def combinations(work: Work, cut: Cut) -> tuple[FloatArray, FloatArray]:
+    """Combinations of unchanged columns in the written rows, each once, and the rows of each."""
+    parts = [work.staging.read_record(_COMBINATIONS.format(index)) for index in range(cut.files)]
+    cells, rows = (np.concatenate(side) for side in zip(*parts, strict=True))
+    _, first, which = np.unique(row_numbers(cells), return_index=True, return_inverse=True)
+    return cells[first], np.bincount(which.reshape(-1), weights=rows).astype(np.float64)
 
 
 def _beyond_limits(fitted: Fitted, cells: FloatArray) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import wraps
 
 import numpy as np
 import pytest
@@ -150,6 +151,7 @@ def watched(steps, name):
     """The steps, and a list that gets what the named one is given and what it learns."""
     at, seen = [step.name for step in steps].index(name), []
 
+    @wraps(steps[at].finish)
     def finish(counted, **arguments):
         learnt = steps[at].finish(counted, **arguments)
         seen.append((counted, learnt))

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import wraps
 
 import numpy as np
 import pytest
@@ -159,6 +160,7 @@ def learnt(features, parts, categories):
     """What the regressions of a table in parts end at."""
     steps, seen = sequential_regression(categories=categories), []
 
+    @wraps(steps[1].finish)
     def finish(counted, **arguments):
         seen.append(steps[1].finish(counted, **arguments))
         return seen[-1]

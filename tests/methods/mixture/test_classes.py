@@ -200,8 +200,6 @@ def test_what_is_refused():
         class_e_step(features, codes[:, :1], start)
     with pytest.raises(JobError, match="give 1 to 2"):
         least_weight(4, 10, 3, "classes")
-    with pytest.raises(JobError, match="iterations"):
-        fit_classes(features, codes, start, least_weight(1, 10, 2, "classes"), iterations=0)
 
 
 @pytest.mark.parametrize("factor", [1.0, 1.0 + 1e-9])

@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anonpipe.errors import JobError
 from anonpipe.methods.mixture import principal_components, smoothed
 from anonpipe.moments import Moments
 from tests.methods.mixture.data import table
@@ -46,12 +45,6 @@ def test_groups_of_the_scores():
     assert found.axes.shape[1] < 5
     labels = gaussian_mixture(found.scores(features), 50, rng=rng, most_groups=5)
     assert len(set(zip(labels.tolist(), cluster.tolist(), strict=True))) == 3
-
-
-@pytest.mark.parametrize("share", [0.0, 1.1, float("nan")])
-def test_shares_that_are_refused(share):
-    with pytest.raises(JobError, match="above 0"):
-        principal_components(Moments.of(np.eye(3)), share)
 
 
 @st.composite

@@ -4,7 +4,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from anonpipe.errors import InputError, JobError
+from anonpipe.errors import InputError
 from anonpipe.methods import mixture as module
 from anonpipe.methods.mixture import (
     SHAPES,
@@ -150,8 +150,6 @@ def test_what_is_refused():
         select(table(30, 2, seed=1), 2, 30, shapes=())
     with pytest.raises(InputError, match="numbers to start from"):
         select(table(30, 2, seed=1), 2, 30, starts=())
-    with pytest.raises(JobError, match="unknown shape"):
-        select(table(30, 2, seed=1), 2, 30, shapes=("round",))
 
 
 def test_six_thyroid_table_clusters_have_the_published_sizes(monkeypatch):

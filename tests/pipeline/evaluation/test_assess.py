@@ -93,8 +93,8 @@ def test_groups_are_found_as_they_are(tmp_path, monkeypatch):
         seen["partitions"] = len(cut.partitions)
         cells = [released_rows(work, fitted, cut, at) for at in range(len(cut.partitions))]
         features = known_features(fitted, np.concatenate(cells))
-        queries = run.staging.read_record("assessed/queries.record")
-        distances = ((queries["features"][:, None] - features[None]) ** 2).sum(axis=2)
+        queries = samples.read_queries(work)
+        distances = ((queries.features[:, None] - features[None]) ** 2).sum(axis=2)
         seen["same"] = np.allclose(np.sort(distances, axis=1)[:, :5], found_in(work, cut, "release").nearest.squared)
 
     with monkeypatch.context() as patch:

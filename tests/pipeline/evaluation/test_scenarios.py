@@ -312,7 +312,7 @@ def test_the_plan_tells_of_the_original_what_the_run_will(tmp_path, monkeypatch,
 
 
 def test_a_share_of_the_classes_is_counted_whole(tmp_path, monkeypatch):
-    monkeypatch.setattr(preview, "COUNTED_CLASSES", 300)
+    monkeypatch.setattr("anonpipe.pipeline.evaluation.samples.COUNTED_CLASSES", 300)
     found = {each.name: each for each in preview.preview(job(tmp_path)).scenarios}
     kin = found["kin"]
     assert 200 < kin.counted < 400 and kin.given.of == 900 and kin.below(2) > 0.9
