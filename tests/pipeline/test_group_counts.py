@@ -59,7 +59,7 @@ def learnt(features, steps, parts, strata):
         seen.append((part, params))
         return part
 
-    at = next(at for at, step in enumerate(steps) if isinstance(step, Reduce))
+    at = max(at for at, step in enumerate(steps) if isinstance(step, Reduce))
     run_steps(features, (*steps[: at + 1], Rows("look", look)), key=KEY, parts=parts, strata=strata)
     return seen[0][1], [part for part, _ in seen]
 
