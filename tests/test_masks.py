@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from dataclasses import replace
 from pathlib import Path
 
@@ -272,6 +273,7 @@ def test_a_column_step_that_loses_a_value_publishes_nothing(tmp_path, registry, 
 
     whole = _data_shuffle.shuffle
 
+    @functools.wraps(whole)  # a step's function is given what it names
     def leaky(column, **given):
         made = whole(column, **given)
         made[0] = made[1]
