@@ -9,8 +9,8 @@ one follows from the other (a child is under 16), records are chosen by what the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Literal
 
@@ -308,7 +308,65 @@ _HALVED = 0.7  # Part of the loss that a step leaves at most, or the next are sm
 _STUCK = 0.03  # Error of a correlation from which on full steps follow, whatever each gains
 _FULL_STEPS = 16
 
+_TURNS = 5  # Of the search for what covariates add to survival times
+
 _LEAST = 1e-4  # Variance that is added in each direction: one with less hardly counts, and no matrix is singular
+
+
+@dataclass(frozen=True, eq=False)
+class TimeRegression:
+    """The regression of a survival time's scores on all other channels: what a Cox model sees of them.
+
+    A linear map keeps covariances with the covariates, but not that errors are those of a hazard. So the errors of
+    masked records go by rank to those of the original ones, and the released covariates add theirs.
+    """
+
+    position: int  # Of the column among the cells
+    channel: int  # Where it stands among the channels
+    # slopes, added: what is taken from masked scores, and added to errors; 0 for its own channel, and the intercept
+    # last, shape (n_channels + 1,). They differ as values go by the ranks of the sums.
+    slopes: FloatArray
+    added: FloatArray
+    # masked, original: errors at `_KNOTS`
+    masked: FloatArray
+    original: FloatArray
+
+    @classmethod
+    def fit(cls, position: int, channel: int, masked: FloatArray, original: FloatArray) -> TimeRegression:
+        """The regression of original records; shapes: masked, original (n_rows, n_channels)."""
+        slopes = _slopes(original, original[:, channel], channel)
+        of_masked, of_original = (each[:, channel] - _fitted(each, slopes) for each in (masked, original))
+        knots = np.quantile(of_masked, _KNOTS), np.quantile(of_original, _KNOTS)
+        errors, values, added = np.interp(of_masked, *knots), np.sort(original[:, channel]), slopes
+        for _ in range(_TURNS):
+            by_rank = np.empty(len(values))
+            by_rank[np.argsort(_fitted(masked, added) + errors, kind="stable")] = values
+            added = added + slopes - _slopes(masked, by_rank, channel)
+        return cls(position, channel, slopes, added, *knots)
+
+    def errors(self, masked: FloatArray) -> FloatArray:
+        """Errors of masked records, distributed as those of the original, shape (n_rows,)."""
+        return np.interp(masked[:, self.channel] - _fitted(masked, self.slopes), self.masked, self.original)
+
+    @property
+    def of_errors(self) -> FloatArray:
+        """The linear map of channels that has errors in place of scores, shape (n_channels, n_channels)."""
+        matrix = np.eye(len(self.slopes) - 1)
+        matrix[self.channel] -= self.slopes[:-1]
+        return matrix
+
+
+def _slopes(channels: FloatArray, scores: FloatArray, own: int) -> FloatArray:
+    """Slopes and intercept of the least squares of scores on all channels but their own."""
+    others = np.column_stack([channels, np.ones(len(channels))])
+    others[:, own] = 0.0
+    found: FloatArray = np.asarray(np.linalg.lstsq(others, scores, rcond=1e-9)[0])
+    found[own] = 0.0
+    return found
+
+
+def _fitted(channels: FloatArray, slopes: FloatArray) -> FloatArray:
+    return np.asarray(channels @ slopes[:-1] + slopes[-1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -320,6 +378,7 @@ class ScoreMap:
     matrix: FloatArray
     classes: IntArray  # Column and class of each distribution, shape (n, 2)
     knots: FloatArray  # Mapped scores at `_KNOTS` of each, shape (n, n_knots)
+    times: tuple[TimeRegression, ...] = ()  # Of survival times by their hazard
 
 
 @dataclass(frozen=True, eq=False)
@@ -330,6 +389,7 @@ class ValueScores:
     channels: tuple[int, ...]  # Where each stands among the channels
     scores: Scores  # Of the table
     maps: bool  # Whether they are all numbers of the table; else only categories are matched to them
+    hazards: tuple[int, ...] = ()  # Which of the columns are survival times by their hazard
 
     @classmethod
     def fit(cls, features: FeatureEncoder) -> ValueScores | None:
@@ -339,7 +399,18 @@ class ValueScores:
         if features.scores is None or not scored:
             return None
         columns, channels = zip(*scored, strict=True)
-        return cls(tuple(columns), tuple(channels), features.scores, len(scored) == len(numbers))
+        hazards = tuple(at for at, column in enumerate(columns) if column.by_hazard)
+        return cls(tuple(columns), tuple(channels), features.scores, len(scored) == len(numbers), hazards)
+
+    @property
+    def by_value(self) -> list[int]:
+        """The channels whose covariances are those of values: all but survival times by their hazard."""
+        return [channel for channel in self.channels if channel not in self.by_error]
+
+    @property
+    def by_error(self) -> list[int]:
+        """The channels of survival times by their hazard."""
+        return [self.channels[at] for at in self.hazards]
 
     @property
     def keeps_covariances(self) -> bool:
@@ -350,10 +421,13 @@ class ValueScores:
         """The stratum of the records of a part."""
         return int(self.scores.strata.assign(cells[:1])[0]) if len(cells) else 0
 
-    def count(self, part: FloatArray, *, stratum: int, draws: Callable[[str], np.random.Generator]) -> DrawnSample:
-        """Masked scores of some records, and their stratum."""
-        strata = np.full((len(part), 1), stratum)
-        return DrawnSample.of(part[:, self.channels], strata, SAMPLE_ROWS, max(1, len(part)), draws("value scores"))
+    def count(
+        self, part: FloatArray, *, stratum: int, original: FloatArray, draws: Callable[[str], np.random.Generator]
+    ) -> DrawnSample:
+        """Masked scores of some records, and their stratum; for regressions all channels, masked and original."""
+        strata, width = np.full((len(part), 1), stratum), original.shape[1]
+        seen = np.concatenate([part[:, :width], original], axis=1) if self.hazards else part[:, self.channels]
+        return DrawnSample.of(seen, strata, SAMPLE_ROWS, max(1, len(part)), draws("value scores"))
 
     def learn(self, sample: DrawnSample) -> ScoreMap:
         """The map and the distributions of a scope."""
@@ -361,7 +435,10 @@ class ValueScores:
         # with them. Only steps count that lower Stein's loss: regressions on columns of which one nearly follows from
         # others rest on directions of little variance, which differences of covariances do not see. A step that gains
         # little is halved.
-        scores, classes = sample.scores, self._classes(sample.codes[:, 0])
+        scores, classes = (
+            sample.scores[:, self.channels] if self.hazards else sample.scores,
+            self._classes(sample.codes[:, 0]),
+        )
         by_rank = self._means_by_rank(classes)
         mean, spread = scores.mean(axis=0), scores.std(axis=0)
         unit = np.where(spread > 0.0, spread, 1.0)
@@ -391,7 +468,22 @@ class ValueScores:
             for own in np.unique(column[column >= 0]).tolist()
         ]
         owners = np.array([owner for owner, _ in knots], dtype=np.int64).reshape(-1, 2)
-        return ScoreMap(mean, matrix, owners, np.array([each for _, each in knots]).reshape(-1, len(_KNOTS)))
+        learned = ScoreMap(mean, matrix, owners, np.array([each for _, each in knots]).reshape(-1, len(_KNOTS)))
+        return replace(learned, times=tuple(self._regressions(sample, learned))) if self.hazards else learned
+
+    def _regressions(self, sample: DrawnSample, learned: ScoreMap) -> Iterator[TimeRegression]:
+        """Those of a stratum, whose records have one survival status."""
+        masked, original = np.split(sample.scores, 2, axis=1)
+        stratum = int(sample.codes[0, 0])
+        masked = self.with_mean_scores(self.mapped(masked, learned), learned, stratum)
+        for at in self.hazards:
+            if self._classes(np.array([stratum]))[0, at] >= 0:
+                yield TimeRegression.fit(self.columns[at].position, self.channels[at], masked, original)
+
+    def put_times(self, released: FloatArray, channels: FloatArray, params: ScoreMap) -> None:
+        """Put scores of survival times in the place of their errors into cells, which have these channels."""
+        for each in params.times:
+            released[:, each.position] += _fitted(channels, each.added)
 
     def mapped(self, part: FloatArray, params: ScoreMap) -> FloatArray:
         """The channels with mapped scores."""
@@ -403,7 +495,7 @@ class ValueScores:
         """Mapped channels with the mean scores of their values in place of the scores."""
         made, here = mapped.copy(), self._classes(np.array([stratum]))[0]
         for (at, own), knots in zip(params.classes.tolist(), params.knots, strict=True):
-            if here[at] == own:
+            if here[at] == own and at not in self.hazards:
                 channel = self.channels[at]
                 positions = np.interp(mapped[:, channel], knots, _KNOTS)
                 made[:, channel] = self.columns[at].mean_scores(positions, own)
@@ -418,7 +510,7 @@ class ValueScores:
         """Of each column and class: which records it has, and the mean scores of the values at their ranks."""
         found = []
         for at, column in enumerate(classes.T):
-            for own in np.unique(column[column >= 0]).tolist():
+            for own in [] if at in self.hazards else np.unique(column[column >= 0]).tolist():
                 inside = column == own
                 count = int(inside.sum())
                 found.append((at, inside, self.columns[at].mean_scores((np.arange(count) + 0.5) / count, own)))

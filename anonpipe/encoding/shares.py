@@ -16,7 +16,7 @@ import numpy as np
 from anonpipe.columns import Kind
 from anonpipe.encoding.cells import ColumnEncoder
 from anonpipe.encoding.features import CategoryBlock, ConditioningEncoder, FeatureEncoder, NumberBlock
-from anonpipe.encoding.matching import ScoreMap, ValueScores
+from anonpipe.encoding.matching import ScoreMap, TimeRegression, ValueScores
 from anonpipe.encoding.quantiles import Radix
 from anonpipe.errors import InputError
 from anonpipe.kernels.points import sort_groups
@@ -211,7 +211,13 @@ def _mass(block: NumberBlock | CategoryBlock, categories: int, masked: FloatArra
     return np.append(np.bincount(nearest, minlength=categories) * (1.0 - nulls / rows), nulls)
 
 
-RECORDS: tuple[type, ...] = (Demand, Shares, Moments, ScoreMap)  # What lies on disk between counting and decoding
+RECORDS: tuple[type, ...] = (
+    Demand,
+    Shares,
+    Moments,
+    ScoreMap,
+    TimeRegression,
+)  # What lies on disk between counting and decoding
 
 
 # --- Counts rounded at random to multiples of a base, always the same way ---------------------------------------------

@@ -70,6 +70,11 @@ def _values(job: Job, encoders: Encoders, masker: Masker) -> ValueScores | None:
     return ValueScores.fit(encoders.features) if matched else None
 
 
+def keeps_hazards(job: Job) -> bool:
+    """Whether survival times are masked by their hazard: covariances of groups are kept, and matched in decoding."""
+    return job.mask is not None and MASKERS[job.mask.method].grouped and job.decode.of_cells == "calibrated"
+
+
 def _members(masker: Masker) -> Members | None:
     if masker.grouped:
         return "scope"

@@ -298,17 +298,21 @@ class Decoder:
         self, channels: FloatArray, counted_cells: FloatArray, shares: Shares, rng: np.random.Generator
     ) -> FloatArray:
         """Cells with the covariance of the features, corrected by its deviation from the original's."""
-        joint, mean_scores = channels[:, : self.features.width + self.conditioning], {}
+        joint, mean_scores, residual = channels[:, : self.features.width + self.conditioning], {}, shares.residual
+        learned, values = shares.values, None if self.shares is None else self.shares.values
         with one_thread():  # the bits must not follow the machine's cores
-            found = joint
-            if shares.values is not None and self.shares is not None and self.shares.values is not None:
-                values = self.shares.values
-                joint = values.mapped(joint, shares.values)
-                found = values.with_mean_scores(joint, shares.values, values.stratum(counted_cells))
-                mean_scores = {channel: found[:, channel] for channel in values.channels}
+            found, stratum = joint, 0 if values is None else values.stratum(counted_cells)
+            if values is not None and learned is not None:
+                joint = values.mapped(joint, learned)
+                found = values.with_mean_scores(joint, learned, stratum)
+                for each in learned.times:
+                    joint[:, each.channel] = each.errors(found)
+                    residual = None if residual is None else each.of_errors @ residual @ each.of_errors.T
+                found[:, values.by_error] = joint[:, values.by_error]
+                mean_scores = {channel: found[:, channel] for channel in values.by_value}
             covariance = Moments.of(found).covariance
-            target = covariance if shares.residual is None else np.asarray(covariance + shares.residual)
-            return decode_matched(
+            target = covariance if residual is None else np.asarray(covariance + residual)
+            released = decode_matched(
                 self.features,
                 joint,
                 counted_cells,
@@ -317,6 +321,10 @@ class Decoder:
                 numbers_too=self.values_too,
                 mean_scores=mean_scores,
             )
+            if values is not None and learned is not None and learned.times:
+                decoded = np.concatenate([self.features.encode(released), joint[:, self.features.width :]], axis=1)
+                values.put_times(released, values.with_mean_scores(decoded, learned, stratum), learned)
+            return released
 
 
 def _alike(channels: FloatArray) -> tuple[IntArray, IntArray]:
