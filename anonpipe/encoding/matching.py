@@ -9,7 +9,7 @@ one follows from the other (a child is under 16), records are chosen by what the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Literal
@@ -389,7 +389,6 @@ class ValueScores:
     channels: tuple[int, ...]  # Where each stands among the channels
     scores: Scores  # Of the table
     maps: bool  # Whether they are all numbers of the table; else only categories are matched to them
-    hazards: tuple[int, ...] = ()  # Which of the columns are survival times by their hazard
 
     @classmethod
     def fit(cls, features: FeatureEncoder) -> ValueScores | None:
@@ -399,18 +398,7 @@ class ValueScores:
         if features.scores is None or not scored:
             return None
         columns, channels = zip(*scored, strict=True)
-        hazards = tuple(at for at, column in enumerate(columns) if column.by_hazard)
-        return cls(tuple(columns), tuple(channels), features.scores, len(scored) == len(numbers), hazards)
-
-    @property
-    def by_value(self) -> list[int]:
-        """The channels whose covariances are those of values: all but survival times by their hazard."""
-        return [channel for channel in self.channels if channel not in self.by_error]
-
-    @property
-    def by_error(self) -> list[int]:
-        """The channels of survival times by their hazard."""
-        return [self.channels[at] for at in self.hazards]
+        return cls(tuple(columns), tuple(channels), features.scores, len(scored) == len(numbers))
 
     @property
     def keeps_covariances(self) -> bool:
@@ -425,9 +413,15 @@ class ValueScores:
         self, part: FloatArray, *, stratum: int, original: FloatArray, draws: Callable[[str], np.random.Generator]
     ) -> DrawnSample:
         """Masked scores of some records, and their stratum; for regressions all channels, masked and original."""
-        strata, width = np.full((len(part), 1), stratum), original.shape[1]
-        seen = np.concatenate([part[:, :width], original], axis=1) if self.hazards else part[:, self.channels]
+        strata, seen = np.full((len(part), 1), stratum), part[:, self.channels]
+        if self._by_hazard(stratum):
+            seen = np.concatenate([part[:, : original.shape[1]], original], axis=1)
         return DrawnSample.of(seen, strata, SAMPLE_ROWS, max(1, len(part)), draws("value scores"))
+
+    def _by_hazard(self, stratum: int) -> list[int]:
+        """Which columns are survival times by their hazard in a stratum."""
+        owns = enumerate(self._classes(np.array([stratum]))[0].tolist())
+        return [at for at, own in owns if own >= 0 and self.columns[at].ranks[own].hazards is not None]
 
     def learn(self, sample: DrawnSample) -> ScoreMap:
         """The map and the distributions of a scope."""
@@ -435,10 +429,8 @@ class ValueScores:
         # with them. Only steps count that lower Stein's loss: regressions on columns of which one nearly follows from
         # others rest on directions of little variance, which differences of covariances do not see. A step that gains
         # little is halved.
-        scores, classes = (
-            sample.scores[:, self.channels] if self.hazards else sample.scores,
-            self._classes(sample.codes[:, 0]),
-        )
+        classes, times = self._classes(sample.codes[:, 0]), self._by_hazard(int(sample.codes[0, 0]))
+        scores = sample.scores[:, self.channels] if times else sample.scores
         by_rank = self._means_by_rank(classes)
         mean, spread = scores.mean(axis=0), scores.std(axis=0)
         unit = np.where(spread > 0.0, spread, 1.0)
@@ -469,16 +461,14 @@ class ValueScores:
         ]
         owners = np.array([owner for owner, _ in knots], dtype=np.int64).reshape(-1, 2)
         learned = ScoreMap(mean, matrix, owners, np.array([each for _, each in knots]).reshape(-1, len(_KNOTS)))
-        return replace(learned, times=tuple(self._regressions(sample, learned))) if self.hazards else learned
+        return replace(learned, times=self._regressions(times, sample, learned)) if times else learned
 
-    def _regressions(self, sample: DrawnSample, learned: ScoreMap) -> Iterator[TimeRegression]:
+    def _regressions(self, times: list[int], sample: DrawnSample, learned: ScoreMap) -> tuple[TimeRegression, ...]:
         """Those of a stratum, whose records have one survival status."""
         masked, original = np.split(sample.scores, 2, axis=1)
-        stratum = int(sample.codes[0, 0])
-        masked = self.with_mean_scores(self.mapped(masked, learned), learned, stratum)
-        for at in self.hazards:
-            if self._classes(np.array([stratum]))[0, at] >= 0:
-                yield TimeRegression.fit(self.columns[at].position, self.channels[at], masked, original)
+        masked = self.with_mean_scores(self.mapped(masked, learned), learned, int(sample.codes[0, 0]))
+        places = ((self.columns[at].position, self.channels[at]) for at in times)
+        return tuple(TimeRegression.fit(*place, masked, original) for place in places)
 
     def put_times(self, released: FloatArray, channels: FloatArray, params: ScoreMap) -> None:
         """Put scores of survival times in the place of their errors into cells, which have these channels."""
@@ -493,9 +483,9 @@ class ValueScores:
 
     def with_mean_scores(self, mapped: FloatArray, params: ScoreMap, stratum: int) -> FloatArray:
         """Mapped channels with the mean scores of their values in place of the scores."""
-        made, here = mapped.copy(), self._classes(np.array([stratum]))[0]
+        made, here, times = mapped.copy(), self._classes(np.array([stratum]))[0], self._by_hazard(stratum)
         for (at, own), knots in zip(params.classes.tolist(), params.knots, strict=True):
-            if here[at] == own and at not in self.hazards:
+            if here[at] == own and at not in times:
                 channel = self.channels[at]
                 positions = np.interp(mapped[:, channel], knots, _KNOTS)
                 made[:, channel] = self.columns[at].mean_scores(positions, own)
@@ -510,7 +500,9 @@ class ValueScores:
         """Of each column and class: which records it has, and the mean scores of the values at their ranks."""
         found = []
         for at, column in enumerate(classes.T):
-            for own in [] if at in self.hazards else np.unique(column[column >= 0]).tolist():
+            for own in np.unique(column[column >= 0]).tolist():
+                if self.columns[at].ranks[own].hazards is not None:
+                    continue
                 inside = column == own
                 count = int(inside.sum())
                 found.append((at, inside, self.columns[at].mean_scores((np.arange(count) + 0.5) / count, own)))

@@ -71,8 +71,9 @@ def off(one, other):
 def test_scores_become_mean_scores_of_the_values_by_rank():
     encoder, _, cells, scores = fitted(800)
     values = ValueScores.fit(encoder)
-    masked = drawn(encoder.encode(cells), 1)
-    sample = values.count(masked, stratum=0, draws=lambda stream: np.random.default_rng(2))
+    features = encoder.encode(cells)
+    masked = drawn(features, 1)
+    sample = values.count(masked, stratum=0, original=features, draws=lambda stream: np.random.default_rng(2))
     learned = values.learn(sample)
     mapped = values.mapped(masked, learned)
     of_values = values.with_mean_scores(mapped, learned, 0)
@@ -94,7 +95,7 @@ def test_values_have_the_correlations_of_the_original_ones(seed):
     encoder, _, cells, scores = fitted(3_000, seed)
     values, features = ValueScores.fit(encoder), encoder.encode(cells)
     masked = drawn(features, seed + 1)
-    sample = values.count(masked, stratum=0, draws=lambda stream: np.random.default_rng(2))
+    sample = values.count(masked, stratum=0, original=features, draws=lambda stream: np.random.default_rng(2))
     learned = values.learn(sample)
     channels = list(values.channels)
     wanted = np.corrcoef(features[:, channels].T)
@@ -129,7 +130,7 @@ def test_full_steps_lead_across_where_the_order_of_few_decides(monkeypatch, furt
         for group in (few, ~few):
             own = np.ix_(group, channels)
             masked[own] = drawn(features[own], [seed, int(group.sum())])
-        sample = values.count(masked, stratum=0, draws=lambda stream: np.random.default_rng(2))
+        sample = values.count(masked, stratum=0, original=features, draws=lambda stream: np.random.default_rng(2))
         learned = values.learn(sample)
         again = encoder.encode(released(cells, scores, values.mapped(masked, learned), channels))
         errors.append(off(np.corrcoef(features[:, channels].T), np.corrcoef(again[:, channels].T)))
@@ -141,7 +142,7 @@ def test_what_is_lacking_is_that_of_the_values():
     values, features = ValueScores.fit(encoder), encoder.encode(table_cells)
     masked = drawn(features, 3)
     learned = values.learn(
-        values.count(masked, stratum=0, draws=lambda stream: np.random.default_rng(2)),
+        values.count(masked, stratum=0, original=features, draws=lambda stream: np.random.default_rng(2)),
     )
     shares = PartShares.fit(cells, encoder, encoder.width, values=values)
     calls = [
