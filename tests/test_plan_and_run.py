@@ -144,14 +144,18 @@ def test_a_plan_beside_an_earlier_release_predicts_its_run(tmp_path):
         ({"subset": "w == 'small' or c == 'a'"}, {}, 0),
         ({"model": "cox", "formula": "t ~ y", "event": "w == 'small'"}, {}, 2),
         ({"subset": "s == 'small'"}, {"strata": {"by": ["s"], "small": "merge"}}, 2),
+        ({"subset": "wd == 'small'"}, {}, 0),  # `w` is no column of it
     ],
 )
 def test_a_subset_of_a_category_that_is_not_released_is_found(tmp_path, analysis, changes, code):
-    """Three of 300 records have a ward of their own, which is suppressed, or in a stratum that is merged."""
+    """Three of 300 records have a ward of their own, which is suppressed, or in a stratum that is merged; three another."""
     given = table(300)
     given = given.append_column("t", pa.array(np.arange(300.0))).append_column("s", given["w"])
+    given = given.append_column("wd", pa.array(["small"] * 6 + ["other"] * 294))
+    given = given.set_column(3, "w", pa.array(["small"] * 3 + ["tiny"] * 3 + ["large"] * 294))
     given = given.set_column(5, "s", pa.array(["small"] * 3 + ["large"] * 200 + ["other"] * 97))
     columns = {"x": NUMBER, "y": NUMBER, "t": NUMBER, "w": CATEGORY, "c": CATEGORY, "s": CATEGORY | {"role": "key"}}
+    columns["wd"] = CATEGORY
     if not changes:
         del columns["s"]
     wanted = {"name": "few", "model": "linear", "formula": "y ~ x"} | analysis

@@ -30,6 +30,7 @@ from anonpipe.engine import default_workers
 from anonpipe.errors import GateError, JobError, plural, printable, record_noun
 from anonpipe.evaluate.risk import AttackScenario, ScenarioRisk, least_shown
 from anonpipe.evaluate.utility._design import condition, plain
+from anonpipe.evaluate.utility._formula import columns_in, condition_of
 from anonpipe.files import templates
 from anonpipe.job.linked import PART
 from anonpipe.job.measure import RecipientAnalysis
@@ -441,8 +442,12 @@ def _suppressed(fitted: Fitted, source: Source, unmet: Sequence[_Requirement]) -
 
 
 def _named(columns: Iterable[str], item: _Requirement) -> list[str]:
-    """The columns that a condition may name, or the subset inside which it counts."""
-    return [name for name in columns if name in f"{item.analysis.subset} {getattr(item.analysis, item.what)}"]
+    """The columns that a condition names, or the subset inside which it counts."""
+    analysis, named = item.analysis.analysis, set[str]()
+    for what in {"subset", item.what}:
+        if (text := getattr(analysis, what)) is not None:
+            named |= columns_in(condition_of(analysis, what, text))
+    return [name for name in columns if name in named]
 
 
 def _gone(fitted: Fitted) -> dict[str, pa.Array]:

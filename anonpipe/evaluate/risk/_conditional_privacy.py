@@ -119,7 +119,8 @@ def _measured(
 ) -> Measurement:
     """The mean over the columns of one sort, and its interval from parts of the records."""
     defined = [column for column in columns.values() if column is not None]
-    values = {name: column.figures(slice(None))[0] for name, column in columns.items() if column is not None}
+    of_all = {name: column.figures(slice(None)) for name, column in columns.items() if column is not None}
+    values = {name: given for name, (given, _) in of_all.items()}
     known, note = tuple((name, value) for name, value in values.items() if np.isfinite(value)), figure.note
     if left := len(columns) - len(known):
         note += (
@@ -127,16 +128,15 @@ def _measured(
             "and lie on no grid, or of too many categories for these records."
         )
 
-    def mean(rows: slice) -> tuple[float, float]:
-        given, alone = zip(*(column.figures(rows) for column in defined), strict=True)
-        return float(np.mean(given)), float(np.mean(alone))
+    def mean(rows: slice) -> float:
+        return float(np.mean([column.figures(rows)[0] for column in defined]))
 
-    value, alone = mean(slice(None)) if defined else (math.nan, math.nan)
+    value, alone = np.mean(list(of_all.values()), axis=0).tolist() if defined else (math.nan, math.nan)
     return figure.measured(
         value,
         records,
         of,
-        interval=_interval(lambda rows: mean(rows)[0], value, records, least) if defined else (None, None),
+        interval=_interval(mean, value, records, least) if defined else (None, None),
         baseline=alone if known else None,
         note=note,
         parts=known,
