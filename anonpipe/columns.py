@@ -146,7 +146,8 @@ class Column(BaseModel):
     transform: Literal["normal_scores", "log", "none"] | None = None
     """`normal_scores`: the column is masked by the normal scores of its ranks inside each stratum (a survival time also
     by event), and released with the distribution that it had there: values of k or more records keep their shares,
-    others are means of k or more. What methods keep of means and covariances holds for the scores. `log`: it is
+    others are means of k or more. What methods keep of means and covariances holds for the scores. Local synthesis has
+    log cumulative hazards as scores of times of events, if the status is in `strata.by`. `log`: it is
     masked by its natural logarithm, for positive values with a long tail to the right (Lasko & Vinterbo 2010, section
     IV.A). The lower bound must be declared, above 0, or 0 with a step, which is then added to every value before.
     What methods keep of means and covariances holds for the logarithms. `none`: the values as they are. A job that
