@@ -55,7 +55,7 @@ def by_hazard(rows=250):
     return batch.to_pandas(), cells.to_cells(batch), strata, Scores.fit(cells, scan, strata, 3, hazards=True).columns[0]
 
 
-def test_times_of_events_are_standardised_hazards_and_others_normal_scores():
+def test_times_of_events_are_standardised_hazards():
     frame, cells, strata, column = by_hazard()
     made = column.scores(cells[:, column.position], cells, strata.assign(cells))
     times, died = frame["months"].to_numpy(), (frame["status"] == "d").to_numpy()
