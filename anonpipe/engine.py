@@ -30,9 +30,8 @@ import psutil
 from anonpipe import errors, interrupts
 from anonpipe.environment import differences, one_thread, package_versions
 from anonpipe.errors import AnonpipeError, DamagedError, EngineError, InputError, JobError, OutputError
-from anonpipe.files import FULL, disk_error, system_code
+from anonpipe.files import FULL, disk_error, make_private, system_code
 from anonpipe.rng import secret_withheld
-from anonpipe.storage.staging import make_private
 
 TaskResult = dict[str, Any]
 

@@ -74,6 +74,18 @@ def why(error: OSError) -> str:
     return "the storage refuses"
 
 
+def make_private(folder: Path) -> Path:
+    """Create `folder` so that only its owner can look inside (0700)."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        folder.chmod(0o700)
+    except OSError as error:
+        raise OutputError(
+            f"the staging folder {folder} cannot be made: {why(error)}; set run.staging or ANONPIPE_STAGING"
+        ) from None
+    return folder
+
+
 def sync_path(path: Path) -> None:
     """Bring a file's content, or a folder's names, to the disk: they outlive a power cut."""
     handle = os.open(path, os.O_RDONLY)

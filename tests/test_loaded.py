@@ -29,10 +29,13 @@ opened({path!r}).__enter__()
 loaded({drivers} + [name for name in sys.modules if name.startswith("adbc")])
 import anonpipe.evaluate.utility
 loaded(["statsmodels", "patsy"])
+from anonpipe.propose.propose import propose_job
+propose_job({path!r}, "release", 5)
+loaded(["scipy.optimize", "scipy.stats", "statsmodels", "zarr", "matplotlib", "sklearn"])
 """
 
 
 def test_libraries_are_loaded_only_where_they_are_needed(tmp_path):
     script = SCRIPT.format(heavy=HEAVY, drivers=DRIVERS, path=small.write_table(tmp_path, small.plain_table()))
     told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert told.stdout == "[]\n" * 3
+    assert told.stdout == "[]\n" * 4

@@ -21,7 +21,7 @@ from anonpipe.errors import EngineError, JobError, OutputError
 from anonpipe.evaluate import risk, utility
 from anonpipe.evaluate.measurement import Better, Figure, Measurement
 from anonpipe.evaluate.utility import shares_changed
-from anonpipe.files import drafted, write_atomic
+from anonpipe.files import drafted, make_private, write_atomic
 from anonpipe.job.model import Job, parse_job
 from anonpipe.pipeline.evaluation.measures import gated
 from anonpipe.pipeline.run import assess_only
@@ -29,7 +29,7 @@ from anonpipe.pipeline.start import check_input, open_executor
 from anonpipe.progress import OnProgress, Progress
 from anonpipe.rng import keyed, private_home, steward_secret, trial_secret
 from anonpipe.source import Source, opened, read_batches
-from anonpipe.storage.staging import Staging, lock, make_private, read_json, remove, staging_root, write_json
+from anonpipe.storage.staging import Staging, lock, read_json, remove, staging_root, write_json
 from anonpipe.verify import words
 from anonpipe.verify.catalogue import KINDS, MEASURED
 from anonpipe.verify.output_control import disclosive

@@ -8,8 +8,6 @@ from functools import cached_property, reduce
 
 import numpy as np
 import pyarrow as pa
-from scipy.optimize import linear_sum_assignment
-from scipy.spatial.distance import cdist
 
 from anonpipe.columns import Column, Comparison, Kind, Role, Rule, RuleFactor
 from anonpipe.encoding.cells import ColumnEncoder
@@ -561,6 +559,9 @@ class _Repair:
         self, rows: IntArray, candidates: IntArray, names: Sequence[str], once: bool = False
     ) -> tuple[IntArray, IntArray]:
         """The rows in random order, and for each a similar candidate in all but some columns; -1 where none is left."""
+        from scipy.optimize import linear_sum_assignment  # here, as both take .3 s to load
+        from scipy.spatial.distance import cdist
+
         rows, candidates = self.rng.permutation(rows), self.rng.permutation(candidates)
         partners = np.full(len(rows), -1, dtype=np.int64)
         used = np.ones(self.features.shape[1], dtype=np.bool_)

@@ -10,11 +10,14 @@ from typing import Any, Literal, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 from pydantic_core import to_jsonable_python
+from scipy.special import betainccinv, betaincinv, gammaincinv, ndtri  # statsmodels and `scipy.stats` take seconds
 
 from anonpipe.errors import AnonpipeError
 from anonpipe.types import FloatArray
 
 Better = Literal["lower", "higher", "near baseline"]
+
+_NORMAL = -float(ndtri(0.025))
 
 
 class Audience(StrEnum):
@@ -214,11 +217,12 @@ def wilson(successes: float, trials: float) -> tuple[float, float]:
     """
     if trials <= 0:
         return 0.0, 1.0
-    from statsmodels.stats.proportion import proportion_confint
-
-    low, high = proportion_confint(successes, trials, method="wilson")
+    share, square = successes / trials, _NORMAL * _NORMAL
+    part = 1 + square / trials
+    middle = (share + square / (2 * trials)) / part
+    reach = _NORMAL * math.sqrt(share * (1 - share) / trials + square / (4 * (trials * trials))) / part
     # Rounding must not leave the share outside.
-    return max(0.0, min(successes / trials, float(low))), min(1.0, max(successes / trials, float(high)))
+    return max(0.0, min(share, middle - reach)), min(1.0, max(share, middle + reach))
 
 
 def exact(successes: float, trials: float, tail: float = 0.025) -> tuple[float, float]:
@@ -228,10 +232,9 @@ def exact(successes: float, trials: float, tail: float = 0.025) -> tuple[float, 
 
     Clopper & Pearson (1934), doi:10.1093/biomet/26.4.404.
     """
-    from statsmodels.stats.proportion import proportion_confint
-
-    low, high = proportion_confint(successes, trials, alpha=2 * tail, method="beta")
-    return float(low), float(high)
+    failures = trials - successes
+    low = float(betaincinv(successes, failures + 1, tail)) if successes else 0.0
+    return low, float(betainccinv(successes + 1, failures, tail)) if failures else 1.0
 
 
 def exact_share(successes: int, trials: int, tail: float = 0.025) -> Share:
@@ -246,12 +249,10 @@ def weighted_share(weights: FloatArray, largest: float, trials: int) -> Share:
 
     Fay & Feuer (1997), Statistics in Medicine 16:791-801.
     """
-    from scipy.stats import chi2
-
     total, squares = float(weights.sum()), float((weights**2).sum())
     more, their_squares = total + largest, squares + largest**2
-    low = squares / (2 * total) * chi2.ppf(0.025, 2 * total**2 / squares) if total > 0 else 0.0
-    high = their_squares / (2 * more) * chi2.ppf(0.975, 2 * more**2 / their_squares)
+    low = squares / (2 * total) * 2 * gammaincinv(total**2 / squares, 0.025) if total > 0 else 0.0
+    high = their_squares / (2 * more) * 2 * gammaincinv(more**2 / their_squares, 0.975)
     return Share(total / trials, float(low) / trials, float(high) / trials)
 
 
@@ -294,10 +295,8 @@ def difference(first: tuple[int, int], second: tuple[int, int]) -> tuple[float, 
 
     Newcombe (1998), Statistics in Medicine 17:873-890, method 10.
     """
-    from statsmodels.stats.proportion import confint_proportions_2indep
-
-    low, high = confint_proportions_2indep(*first, *second, method="newcomb", compare="diff")
-    return float(low), float(high)
+    (p, (low, high)), (q, (least, most)) = ((hits / n, wilson(hits, n)) for hits, n in (first, second))
+    return p - q - math.sqrt((p - low) ** 2 + (most - q) ** 2), p - q + math.sqrt((q - least) ** 2 + (high - p) ** 2)
 
 
 def grouped_share(hits: npt.ArrayLike, trials: npt.ArrayLike) -> tuple[float, float, float]:

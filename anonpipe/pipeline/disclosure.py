@@ -26,13 +26,13 @@ from anonpipe.encoding.tracers import Tracer
 from anonpipe.encoding.values import numbers, plain_type
 from anonpipe.errors import InputError, plural
 from anonpipe.evaluate.risk._scenario import individual_risk
+from anonpipe.files import make_private
 from anonpipe.job.disclosure import Disclosure, Recoding
 from anonpipe.job.model import Job
 from anonpipe.job.sections import SurveyDesign
 from anonpipe.rng import generator, keyed, steward_secret
 from anonpipe.source import Source, open_source, read_batches
 from anonpipe.storage.sketch import Sketch
-from anonpipe.storage.staging import make_private
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
 FOLDER = "recoded"  # Of the staging; not sealed, as its pages have checksums

@@ -15,7 +15,7 @@ from anonpipe import engine, interrupts
 from anonpipe.engine import Executor, Task
 from anonpipe.environment import check_address_space
 from anonpipe.errors import AnonpipeError, DamagedError, InputError, JobError
-from anonpipe.files import disk_errors, write_atomic
+from anonpipe.files import disk_errors, make_private, write_atomic
 from anonpipe.job.model import Job
 from anonpipe.job.rules import check_values
 from anonpipe.pipeline import disclosure, units
@@ -34,7 +34,6 @@ from anonpipe.storage.staging import (
     delete,
     is_gone,
     lock,
-    make_private,
     new_root,
     purge,
     remove,

@@ -26,6 +26,7 @@ from anonpipe.encoding.scan import TotalLine
 from anonpipe.encoding.tracers import Tracer
 from anonpipe.encoding.values import numbers, plain
 from anonpipe.errors import InputError, plural
+from anonpipe.files import make_private
 from anonpipe.job import linked
 from anonpipe.job.model import Job
 from anonpipe.job.wide import ROWS, TIMES, UnitLayout, fits_side_by_side, levels_of, row_name, wide_job
@@ -33,7 +34,6 @@ from anonpipe.kernels.points import places
 from anonpipe.rng import keyed, steward_secret
 from anonpipe.source import Source, open_source, read_batches
 from anonpipe.storage.sketch import Sketch
-from anonpipe.storage.staging import make_private
 from anonpipe.types import BoolArray, FloatArray, IntArray
 from anonpipe.verify.output_control import about
 

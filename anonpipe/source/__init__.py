@@ -25,7 +25,6 @@ from anonpipe.source._parquet import open_parquet, read_parquet
 from anonpipe.source._query import LakeTable, Query, call_driver, connect, find_lake_table, find_query, refuse_password
 from anonpipe.source._statistics import open_statistics, read_statistics
 from anonpipe.source._workbook import open_workbook, read_workbook
-from anonpipe.storage.staging import scratch
 
 __all__ = [
     "NO_CSV", "FoundFormat", "Labels", "LakeTable", "Query", "Source", "Spelling", "Unit", "call_driver", "check_rows",
@@ -55,6 +54,8 @@ def opened(
     if copied is None:
         yield open_source(url, columns, form)
         return
+    from anonpipe.storage.staging import scratch  # here, as zarr takes .3 s to load
+
     with scratch("query", staging) as folder:
         yield copied.read(folder)
 

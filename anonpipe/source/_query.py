@@ -26,12 +26,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from anonpipe.errors import InputError
-from anonpipe.files import disk_errors
+from anonpipe.files import disk_errors, make_private
 from anonpipe.job.csv_format import CsvFormat
 from anonpipe.source._files import File, Source, guarded, local_path, locate, looked_up, open_bytes
 from anonpipe.source._format import refuse_other
 from anonpipe.source._parquet import open_parquet
-from anonpipe.storage.staging import make_private
 
 SUFFIX = ".sql"
 _LONGEST = 2**20

@@ -36,7 +36,7 @@ from zarr.core.metadata import ArrayV3Metadata
 from zarr.storage import LocalStore, StorePath
 
 from anonpipe.errors import BusyError, OutputError
-from anonpipe.files import NO_LOCKS, try_lock, why, write_atomic
+from anonpipe.files import NO_LOCKS, make_private, try_lock, write_atomic
 from anonpipe.storage import sealed
 from anonpipe.storage.records import from_bytes, to_bytes
 from anonpipe.types import FloatArray
@@ -71,18 +71,6 @@ def _ours(folder: Path) -> bool:
             "run.staging or ANONPIPE_STAGING"
         )
     return False
-
-
-def make_private(folder: Path) -> Path:
-    """Create `folder` so that only its owner can look inside (0700)."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        folder.chmod(0o700)
-    except OSError as error:
-        raise OutputError(
-            f"the staging folder {folder} cannot be made: {why(error)}; set run.staging or ANONPIPE_STAGING"
-        ) from None
-    return folder
 
 
 def write_json(path: Path, content: Any) -> None:

@@ -12,8 +12,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from scipy.optimize import linear_sum_assignment
-from scipy.spatial.distance import cdist
 from scipy.special import ndtri
 
 from anonpipe.columns import Column
@@ -363,6 +361,9 @@ def _units_of(records: pa.Table, job: Job, layout: UnitLayout) -> tuple[IntArray
     # most rows, then those that ended before they had as many. Together they take these records, each one, so that the
     # sum of squared distances is smallest, and `_final` ones go to units that want no more. Records that are left at
     # the end go to units in the same way.
+    from scipy.optimize import linear_sum_assignment  # here, as both take .3 s to load
+    from scipy.spatial.distance import cdist
+
     row, rows = (records.column(name).to_numpy() for name in (ROW, ROWS))
     begins = pc.equal(records.column(PART), FIRST).to_numpy()
     first, rest = np.flatnonzero(begins), np.flatnonzero(~begins)

@@ -24,6 +24,7 @@ from anonpipe.encoding.rules import first_there, with_differences
 from anonpipe.encoding.values import grid_of, numbers
 from anonpipe.encoding.weights import RELEASED, WeightCounts
 from anonpipe.errors import EngineError, InputError
+from anonpipe.files import make_private
 from anonpipe.job.linked import unpublished
 from anonpipe.moments import PairwiseMoments, merge_all
 from anonpipe.pipeline.arrays import ADDED, FILES, MEASURE_ROWS, SYNTHETIC, VALUES, released_array, routed_array
@@ -31,7 +32,6 @@ from anonpipe.pipeline.context import Fitted, Work
 from anonpipe.pipeline.cut import Cut
 from anonpipe.storage import sealed
 from anonpipe.storage.release import sha256
-from anonpipe.storage.staging import make_private
 from anonpipe.types import BoolArray, FloatArray, IntArray
 from anonpipe.verify.original_values import NEIGHBOURS, Chances, Fineness, chances, coarsest_grid, means_lie_on
 

@@ -3,6 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom
+from statsmodels.stats.proportion import proportion_confint
 
 from anonpipe.evaluate.measurement import difference, exact, grouped_share, wilson
 
@@ -30,6 +31,13 @@ def test_differences_as_newcombe_printed_them():
     assert difference((56, 70), (48, 80)) == pytest.approx((0.0524, 0.3339), abs=5e-5)
     assert difference((9, 10), (3, 10)) == pytest.approx((0.1705, 0.8090), abs=5e-5)
     assert difference((10, 10), (0, 20)) == pytest.approx((0.6791, 1.0), abs=5e-5)
+
+
+def test_intervals_as_statsmodels_has_them():
+    for hits, trials in ((0, 7), (3, 7), (7, 7), (12, 1500), (2.25, 7.5)):
+        clopper = proportion_confint(hits, trials, alpha=0.02, method="beta")
+        assert exact(hits, trials, 0.01) == tuple(map(float, clopper))
+        assert wilson(hits, trials) == pytest.approx(proportion_confint(hits, trials, method="wilson"), abs=1e-15)
 
 
 def test_trials_that_come_in_groups():
