@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from functools import cached_property, lru_cache
 from hashlib import blake2b
 from importlib.metadata import version
+from itertools import repeat
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -105,10 +106,20 @@ class StoredSketch:
     @cached_property
     def contents(self) -> dict[bytes, tuple[int, int]]:
         """Depth and records of each content, by mark."""
-        marks = base64.b64decode(self.marks)
-        depths, counts = _unpacked(self.depths, "u1").tolist(), _unpacked(self.counts, "<u4").tolist()
+        marks, depths, counts = self.unpacked()
         keys = [marks[at : at + _MARK_BYTES] for at in range(0, len(marks), _MARK_BYTES)]
-        return dict(zip(keys, zip(depths, counts, strict=True), strict=True))
+        return dict(zip(keys, zip(depths.tolist(), counts.tolist(), strict=True), strict=True))
+
+    def unpacked(self) -> tuple[bytes, npt.NDArray[Any], npt.NDArray[Any]]:
+        """Marks, depths and records; a ValueError where they are not of equally many contents."""
+        marks, depths, counts = (
+            base64.b64decode(self.marks),
+            _unpacked(self.depths, "u1"),
+            _unpacked(self.counts, "<u4"),
+        )
+        if not len(marks) == _MARK_BYTES * len(depths) == _MARK_BYTES * len(counts):
+            raise ValueError("a sketch of a log is not whole")
+        return marks, depths, counts
 
 
 @dataclass(frozen=True)
@@ -381,11 +392,11 @@ def _shared(
     ours: StoredSketch, others: Sequence[StoredSketch], rows: tuple[int, int], shifted: Sequence[StoredSketch]
 ) -> _Shared:
     """The overlap with the sketch that has most contents in common with ours."""
-    theirs = max(others, key=lambda other: len(ours.contents.keys() & other.contents.keys()))
+    theirs = max(others, key=lambda other: sum(map(ours.contents.__contains__, other.contents)))
     level = max(sketch.level for sketch in (ours, theirs, *shifted))
     tables = [{m: n for m, (depth, n) in sketch.contents.items() if depth >= level} for sketch in (ours, theirs)]
     keys = sorted({*tables[0], *tables[1]})
-    ours_counts, theirs_counts = (np.array([table.get(m, 0) for m in keys], dtype=np.int64) for table in tables)
+    ours_counts, theirs_counts = (np.fromiter(map(table.get, keys, repeat(0)), np.int64) for table in tables)
     share = rows[0] / max(1, rows[0] + rows[1])
     same = rows[0] == rows[1] and bool((ours_counts == theirs_counts).all()) and len(ours_counts) > 0
     per_content = (ours_counts.sum() + theirs_counts.sum()) / max(1, 2 * len(keys))
@@ -707,7 +718,7 @@ def _checked(line: dict[str, Any]) -> None:
     sketches = [StoredSketch(**sketch) for sketch in line["sketches"]]
     if not (all(isinstance(text, str) for text in texts) and all(isinstance(each.level, int) for each in sketches)):
         raise TypeError
-    _ = [sketch.contents for sketch in sketches], "counted" in line and StoredSums(**line["counted"]).read
+    _ = [sketch.unpacked() for sketch in sketches], "counted" in line and StoredSums(**line["counted"]).read
 
 
 def _append_to_output(where: OutputPlace, line: dict[str, Any]) -> None:
