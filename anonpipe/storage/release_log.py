@@ -112,11 +112,8 @@ class StoredSketch:
 
     def unpacked(self) -> tuple[bytes, npt.NDArray[Any], npt.NDArray[Any]]:
         """Marks, depths and records; a ValueError where they are not of equally many contents."""
-        marks, depths, counts = (
-            base64.b64decode(self.marks),
-            _unpacked(self.depths, "u1"),
-            _unpacked(self.counts, "<u4"),
-        )
+        depths, counts = _unpacked(self.depths, "u1"), _unpacked(self.counts, "<u4")
+        marks = base64.b64decode(self.marks)
         if not len(marks) == _MARK_BYTES * len(depths) == _MARK_BYTES * len(counts):
             raise ValueError("a sketch of a log is not whole")
         return marks, depths, counts
