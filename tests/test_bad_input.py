@@ -537,6 +537,20 @@ def test_a_job_that_is_running(tmp_path):
     assert small.run(given).version
 
 
+def test_a_job_of_the_same_words_in_another_folder_is_another_run(tmp_path, monkeypatch):
+    """It neither waits for the first nor deletes what a crash of that has left."""
+    names = []
+    for folder in ("one", "other"):
+        small.job(tmp_path / folder, small.plain_table())
+        monkeypatch.chdir(tmp_path / folder)
+        given = small.job(tmp_path / folder, small.plain_table()).model_copy(
+            update={"input": "data.parquet", "output": "out"}
+        )
+        assert run_id(given) == run_id(given.model_copy())
+        names.append(run_id(given))
+    assert names[0] != names[1]
+
+
 def test_input_that_changed_before_resume(tmp_path, monkeypatch):
     given = small.job(tmp_path, small.plain_table())
     with monkeypatch.context() as patch:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -97,7 +98,9 @@ class Run:
 
 def run_id(job: Job, what: str = "run") -> str:
     """The name of a job's stagings: a keyed digest of job, input path and output; a trial has its own."""
-    return keyed(steward_secret(), what, job.run_digest()).hex()[:16]
+    # of the whole path: the same job in another folder is another run
+    output = job.output if "://" in job.output else os.path.abspath(job.output)
+    return keyed(steward_secret(), what, job.run_digest(), output).hex()[:16]
 
 
 @contextlib.contextmanager
