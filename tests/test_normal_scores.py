@@ -321,13 +321,13 @@ def test_values_that_rules_replaced_may_move_both_by_chance(monkeypatch):
     rules += ["if age > 60 then pension > 0", "if age <= 60 then pension == 0"]
     columns = {name: {"kind": "continuous", "bounds": [0, None]} for name in ("wage", "pension")}
     job = {"k": K, "columns": {"age": {"kind": "integer"}} | columns, "measure": small.OFF, "gates": OPEN}
-    for given in ([], rules):
+    for told in ([], rules):
         frame, method = pd.DataFrame({"age": age, "wage": wage, "pension": pension}), {"method": "local_synthesis"}
-        _, verdict, _ = anonymize(frame, job | {"rules": given, "mask": method})
-        replaced = max(count for _, count in seen[-1].evidence.moved.values()) if given else 0
+        _, verdict, _ = anonymize(frame, job | {"rules": told, "mask": method})
+        replaced = max(count for _, count in seen[-1].evidence.moved.values()) if told else 0
         far = norm.isf(5e-5 / len(seen[-1].view.variables)) * np.sqrt(2 * replaced / 50 / 50)
         limits = {check.key: check.limit for check in verdict.checks}
-        assert (replaced > 0) == bool(given) and limits["mean.own_unit"] == pytest.approx(0.1 + far)
+        assert (replaced > 0) == bool(told) and limits["mean.own_unit"] == pytest.approx(0.1 + far)
         assert limits["variance.own_unit"] == pytest.approx(0.1 + np.sqrt(2) * far)
 
 

@@ -290,6 +290,10 @@ class Fitted:
         """The encoders that a procedure is built on."""
         rounded = None if self.rounding is None else RoundedColumns.fit(self.rounding, self.cells, self.features)
         absent = absent_by_category(self.job.parsed_rules, self.cells, self.scan)
+        rows = self.scan.counted_rows
+        if self.job.masks_strata and len(self.strata.rows) == len(rows):  # where a stratum has all or none
+            there = {name: values[0] for name, values in self.scan.by_combination.items()}
+            absent |= {name for name, count in there.items() if ((count == 0) | (count == rows)).all()}
         coders = self.features, self.conditioning, self.probabilities
         return Encoders(self.scan, self.cells, *coders, self.unit, rounded, absent)
 

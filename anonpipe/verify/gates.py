@@ -641,7 +641,9 @@ def _in_unit(compared: ComparedMoments, limits: Limits) -> list[Check]:
     found, by_rules = [], compared.reach_of_means
     if own_unit.any():
         off = np.where(known, np.abs(compared.released.mean), compared.mean_off)
-        found.append(compared.against("mean.own_unit", off[own_unit], limits["mean_in_unit"] + by_rules[own_unit], own_unit))
+        found.append(
+            compared.against("mean.own_unit", off[own_unit], limits["mean_in_unit"] + by_rules[own_unit], own_unit)
+        )
     if known.any():
         off = _apart(np.diag(compared.released.covariance), compared.view.known_variance)
         by = compared.evidence.by
