@@ -595,19 +595,22 @@ class _Form:
 
 def _dimension(made: Job, layout: UnitLayout, facts: _Facts, own: Mapping[str, FloatArray]) -> EffectiveDimension:
     """The effective number of masked columns of a form; `own`: shares of categories that only it has."""
-    base = {side: name for name in (*layout.of_unit, *layout.of_row) for side in layout.wide_names(name)}
-    base |= {linked.before_name(name): name for name in layout.of_row}
+    every = 1.0 - np.cumsum([0.0, *own[ROWS][:-1]])  # Units that have each number of rows, or more
+    base = {linked.before_name(name): (name, 1.0) for name in layout.of_row}
+    for name in (*layout.of_unit, *layout.of_row):
+        for at, side in enumerate(layout.wide_names(name), start=1):
+            base[side] = name, 1.0 if layout.linked else float(every[np.searchsorted(layout.numbers, at)])
     rows, numbers, attributes = int(facts.sizes @ np.arange(len(facts.sizes))), 0, []
     for name, column in made.columns.items():
         if not column.encoded:
             continue
-        given = base.get(name, name)
+        given, there = base.get(name, (name, 1.0))
         shares, nulls = {**own, **facts.shares}.get(given), facts.by_name.get(given, (0, 0))[1] / max(1, rows)
         if shares is not None and column.kind.coded:
             attributes.append(shares)
             continue
         numbers += 1
-        attributes += [np.array([nulls, 1.0 - nulls])] * (nulls > 0)
+        attributes += [np.array([1.0 - there * (1.0 - nulls), there * (1.0 - nulls)])] * (nulls > 0)
     return effective_dimension(numbers, attributes)
 
 
