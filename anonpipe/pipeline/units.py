@@ -205,17 +205,13 @@ class _Facts:
             found += np.array([bucket.differing_and_nulls(name) for name in names]).reshape(-1, 2)
             for name in coded:
                 counts[name].append(bucket.values_of(name, name in of_unit))
-        summed = {
-            name: pa.concat_tables(each).group_by("value").aggregate([("n", "sum")]) for name, each in counts.items()
-        }
+        found_in = {name: pa.concat_tables(each).group_by("value") for name, each in counts.items()}
+        summed = {name: each.aggregate([("n", "sum")]) for name, each in found_in.items()}
         shares = {name: _common_shares(each["n_sum"].to_numpy(), job.k) for name, each in summed.items()}
-        binary = {
-            name: pc.max(summed[name]["value"]).as_py() for name in of_row if job.columns[name].kind is Kind.BINARY
-        }
-        ones = {name: value for name, value in binary.items() if value is not None}
-        return cls(
-            sizes, {name: (int(a), int(b)) for name, (a, b) in zip(names, found, strict=True)}, shares, ones, times
-        )
+        binary = [name for name in of_row if job.columns[name].kind is Kind.BINARY]
+        ones = {name: one for name in binary if (one := pc.max(summed[name]["value"]).as_py()) is not None}
+        by_name = {name: (int(a), int(b)) for name, (a, b) in zip(names, found, strict=True)}
+        return cls(sizes, by_name, shares, ones, times)
 
 
 def _common_shares(counts: IntArray, k: int) -> FloatArray:
@@ -582,10 +578,8 @@ class _Form:
             rows = _effective_rows(facts.sizes, _rows_in_strata(facts.sizes, layout.most), job)
         else:
             name = "rows side by side" + ", their times as one category" * layout.timed
-            made, units = (
-                wide_job(job, layout),
-                np.array([facts.sizes[number == each].sum() for each in layout.numbers]),
-            )
+            made, sizes = wide_job(job, layout), facts.sizes
+            units = np.array([sizes[number == each].sum() for each in layout.numbers])
             rows = int((units.sum() if table is None else table.units.sum()) * (1.0 - job.measure.held_out))
         own = {ROWS: units / max(1, units.sum())} | ({} if table is None else {TIMES: table.units / table.units.sum()})
         dimension = _dimension(made, layout, facts, own)
@@ -649,10 +643,10 @@ def _chosen(job: Job, forms: Iterator[_Form]) -> tuple[_Form, str]:
             break
     else:
         form = tried[0]
-    wide = ", as side by side they have too many columns" * tried[0].layout.linked
+    cause = ", as side by side they have too many columns" * tried[0].layout.linked
     others = "".join(f"; {each.name}: {each.expected:.3f}" for each in tried if each is not form)
     why = f", with an expected AUC of membership of {form.expected:.3f} (limit {limit:g}{others})" if limit else ""
-    return form, f"form of the release: {form.name}{wide}{why}"
+    return form, f"form of the release: {form.name}{cause}{why}"
 
 
 def _rows_in_strata(sizes: IntArray, most: int) -> list[IntArray]:
