@@ -16,6 +16,8 @@ from anonpipe.errors import JobError
 from anonpipe.job.model import parse_job
 from anonpipe.methods.masking import MASKERS
 from anonpipe.methods.synthesis import METHODS
+from anonpipe.verify import gates
+from anonpipe.verify.gates import _in_unit as in_unit
 from tests import small
 
 pytestmark = pytest.mark.secret("5e3f1c8a9b7d2e604f1122334455667788")
@@ -307,6 +309,26 @@ def test_a_variance_that_is_not_as_known_fails_its_gate(monkeypatch):
     monkeypatch.setattr(ScoredColumn, "released_moments", property(lambda self: (known(self)[0], 0.9 * known(self)[1])))
     found = one_check(table()[["income", "share", "months"]], "variance.own_unit")
     assert found.blocks and found.measured == pytest.approx(1 / 0.81 - 1, abs=1e-4)
+
+
+def test_values_that_rules_replaced_may_move_both_by_chance(monkeypatch):
+    """Of few records: rules that leave no row a value to exchange, and wages that become 0."""
+    rng, seen = np.random.default_rng(0), []
+    monkeypatch.setattr(gates, "_in_unit", lambda compared, limits: seen.append(compared) or in_unit(compared, limits))
+    age, drawn = rng.integers(0, 95, 50), rng.lognormal(3, 1, (2, 50))
+    wage, pension = np.where((age > 15) & (age < 67), drawn[0], 0.0), np.where(age > 60, drawn[1], 0.0)
+    rules = ["if age < 16 then wage == 0", "if age > 66 then wage == 0", "if age > 15 and age < 67 then wage > 0"]
+    rules += ["if age > 60 then pension > 0", "if age <= 60 then pension == 0"]
+    columns = {name: {"kind": "continuous", "bounds": [0, None]} for name in ("wage", "pension")}
+    job = {"k": K, "columns": {"age": {"kind": "integer"}} | columns, "measure": small.OFF, "gates": OPEN}
+    for told in ([], rules):
+        frame, method = pd.DataFrame({"age": age, "wage": wage, "pension": pension}), {"method": "local_synthesis"}
+        _, verdict, _ = anonymize(frame, job | {"rules": told, "mask": method})
+        replaced = max(count for _, count in seen[-1].evidence.moved.values()) if told else 0
+        far = norm.isf(5e-5 / len(seen[-1].view.variables)) * np.sqrt(2 * replaced / 50 / 50)
+        limits = {check.key: check.limit for check in verdict.checks}
+        assert (replaced > 0) == bool(told) and limits["mean.own_unit"] == pytest.approx(0.1 + far)
+        assert limits["variance.own_unit"] == pytest.approx(0.1 + np.sqrt(2) * far)
 
 
 def test_records_to_be_alike_may_lose_what_their_groups_lose():

@@ -18,11 +18,14 @@ import yaml
 
 from anonpipe import anonymize
 from anonpipe.compare import _study
+from anonpipe.encoding.rules import with_differences
 from anonpipe.errors import AnonpipeError, EngineError, InputError, JobError
+from anonpipe.evaluate.risk import membership_from_moments
 from anonpipe.job.model import parse_job
 from anonpipe.job.wide import ROWS, TIMES, UnitLayout, rule_of_rows, wide_job
 from anonpipe.pipeline import start, units
 from anonpipe.pipeline.preview import preview
+from anonpipe.pipeline.procedure import by_mask
 from anonpipe.pipeline.tasks import unfold
 from anonpipe.pipeline.units import correlations_of_rows, fold, sums_of_records
 from anonpipe.propose.propose import propose_job
@@ -570,7 +573,62 @@ def test_whole_units_in_memory_and_their_plan(tmp_path):
         and "whole table: 300 units" in text
         and " (row 1)" not in text.partition("strata")[0]
         and "units are released whole" in text
+        and "form of the release: rows side by side" in text
     )
+
+
+def encoders_of(monkeypatch, table, columns, rules):
+    """The encoders and the number of records that the mask is about to be checked with; nothing is masked."""
+    seen = []
+
+    def stop(job, encoders, rows, what):
+        seen.append((encoders, encoders.independent(rows)))
+        raise JobError("seen")
+
+    monkeypatch.setattr(by_mask, "_check_membership", stop)
+    content = {"k": 5, "columns": columns, "mask": small.QUICK, "rules": rules, "release": WHOLE}
+    with pytest.raises(JobError, match="seen"):
+        anonymize(table, content | {"measure": {"hold_out": 0}})
+    return seen[0]
+
+
+@pytest.mark.parametrize("complete", [True, False])
+def test_nulls_that_a_number_of_rows_tells_are_no_columns(tmp_path, monkeypatch, complete):
+    """As many columns are independent as the rank of the features says; values may be missing besides."""
+    table = panel(400).assign(part=lambda t: t["wage"] * np.random.default_rng(1).random(len(t)))
+    table["pension"] = table["pension"].fillna(3.0) if complete else table["pension"]
+    number = {"kind": "continuous", "bounds": [0, None]}
+    columns, rules = COLUMNS | {"part": number, "wage": number}, ["0 <= part <= wage"]
+    job, source, told = folded(tmp_path, table, columns=columns, rules=rules, measure={"hold_out": 0})
+    encoders, records = encoders_of(monkeypatch, table, columns, rules)
+    rows = pq.read_table(source.units[0].path).combine_chunks().to_batches()[0]
+    cells = encoders.cells.to_cells(with_differences(rows, job.parsed_rules))
+    filled = np.where(np.isnan(cells), np.random.default_rng(0).normal(size=cells.shape), cells)
+    features = encoders.features.encode(cells, filled)
+    assert encoders.dimension.columns == np.linalg.matrix_rank(np.cov(features.T), tol=1e-9) < features.shape[1] - 4
+    expected = re.search(r"expected AUC of membership of ([.\d]+)", told.form)
+    assert float(expected[1]) == pytest.approx(membership_from_moments(records, encoders.dimension), abs=0.003)
+
+
+@pytest.mark.parametrize(
+    ("persons", "years", "more", "limit", "form"),
+    [
+        (250, 8, (), 0.7, "rows side by side, their times as one category"),
+        (250, 8, (), None, "rows side by side, their times as one category"),
+        (250, 8, (), 0.6, "rows side by side"),
+        (600, 12, ("pension", "until"), 0.6, "linked rows"),
+        (250, 8, ("pension", "until"), 0.6, "rows side by side, their times as one category"),  # none is within it
+    ],
+)
+def test_form_is_the_first_that_tells_few_members(tmp_path, persons, years, more, limit, form):
+    table = panel(persons, numbers=(years,)).sort_values(["person", "year"])
+    table["year"] = 2000 + table.groupby("person").cumcount() + table["born"] % 9
+    columns = {name: COLUMNS[name] for name in ("year", "person", "born", "sex", "wage", *more)}
+    given = {"columns": columns, "gates": {"membership_auc": limit}, "measure": {"hold_out": 0.1}}
+    job, _, told = folded(tmp_path, table[list(columns)], **given)
+    assert told.form.split(", with an expected")[0] == f"form of the release: {form}"
+    assert told.layout.linked == (form == "linked rows") and told.layout.timed == ("times" in form)
+    assert job.unit_column == "person" if told.layout.linked else job.rows_per_unit == "one"
 
 
 def uncommented(text, *lines):

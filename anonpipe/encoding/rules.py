@@ -12,6 +12,7 @@ import pyarrow as pa
 from anonpipe.columns import Column, Comparison, Kind, Role, Rule, RuleFactor
 from anonpipe.encoding.cells import ColumnEncoder
 from anonpipe.encoding.columns import code_of
+from anonpipe.encoding.scan import Scan
 from anonpipe.encoding.values import level_array, numbers, plain, present
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
@@ -130,6 +131,23 @@ def _met(test: Comparison, batch: pa.RecordBatch, column: Column) -> BoolArray:
         return there
     other_there = ~np.isnan(against) if test.other else True
     return there & other_there & (found if test.operator in ("==", "in") else ~found)
+
+
+def absent_by_category(rules: Sequence[Rule], cells: ColumnEncoder, scan: Scan) -> frozenset[str]:
+    """Columns that are null where a masked category has some values and nowhere else, by rules and counts."""
+    masked = {name for name, column in zip(cells.names, cells.columns, strict=True) if column.encoded}
+    masked |= {rule.target for rule in rules if rule.kind == "lookup" and rule.terms[0][0] in masked}
+    nulls, found = {name: column.nulls for name, column in scan.columns.items()}, set[str]()
+    for rule in rules:
+        test = rule.when[0] if len(rule.when) == 1 else None
+        if test is None or test.operator not in ("==", "in") or test.column not in masked & cells.categories.keys():
+            continue
+        known = cells.categories[test.column]
+        there = code_of(known, level_array(test.column, test.values, known.type)) < len(test.values)
+        rows = int(scan.code_counts(test.column)[: len(known)][there].sum())
+        found |= {each.column for each in rule.then if each.operator == "null" and nulls[each.column] == rows > 0}
+    gaps = {rule.gap: rule.target for rule in rules if rule.gap}  # null where their columns are
+    return frozenset(found | {gap for gap, name in gaps.items() if name in found and nulls[gap] == nulls[name]})
 
 
 def limits_of(rules: Sequence[Rule], name: str) -> list[tuple[float, bool]]:

@@ -18,7 +18,7 @@ from anonpipe.encoding.features import ClassColumn, ConditioningEncoder, Feature
 from anonpipe.encoding.identifiers import UnitColumn
 from anonpipe.encoding.probabilities import ProbabilityDecoder
 from anonpipe.encoding.rare import Extremes, Suppression
-from anonpipe.encoding.rules import RuleBook, RuleCounts
+from anonpipe.encoding.rules import RuleBook, RuleCounts, absent_by_category
 from anonpipe.encoding.scan import SCAN_RECORDS, Scan
 from anonpipe.encoding.scores import Draws, Scores
 from anonpipe.encoding.shares import RoundedColumns, Rounding
@@ -293,7 +293,13 @@ class Fitted:
     def encoders(self) -> Encoders:
         """The encoders that a procedure is built on."""
         rounded = None if self.rounding is None else RoundedColumns.fit(self.rounding, self.cells, self.features)
-        return Encoders(self.scan, self.cells, self.features, self.conditioning, self.probabilities, self.unit, rounded)
+        absent = absent_by_category(self.job.parsed_rules, self.cells, self.scan)
+        rows = self.scan.counted_rows
+        if self.job.masks_strata and len(self.strata.rows) == len(rows):  # where a stratum has all or none
+            there = {name: values[0] for name, values in self.scan.by_combination.items()}
+            absent |= {name for name, count in there.items() if ((count == 0) | (count == rows)).all()}
+        coders = self.features, self.conditioning, self.probabilities
+        return Encoders(self.scan, self.cells, *coders, self.unit, rounded, absent)
 
     @cached_property
     def procedure(self) -> Procedure:

@@ -240,7 +240,7 @@ def preview(job: Job, on_progress: OnProgress = lambda _: None) -> Preview:
                 (
                     *job.warnings(),
                     *of_units,
-                    *(() if whole is None else (whole.meaning, *whole.warnings)),
+                    *(() if whole is None else (whole.meaning, whole.form, *whole.warnings)),
                     *(() if controlled is None else controlled.warnings),
                     *resolved.warnings.all(),
                     *of_run,

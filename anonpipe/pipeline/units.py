@@ -8,7 +8,7 @@ records are rows, each with the row before; the measured ones are linked into un
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,12 +25,14 @@ from anonpipe.encoding.row_hash import identifier_lanes, keyed_rows, row_lanes, 
 from anonpipe.encoding.scan import TotalLine
 from anonpipe.encoding.tracers import Tracer
 from anonpipe.encoding.values import numbers, plain
-from anonpipe.errors import InputError, plural
+from anonpipe.errors import InputError, JobError, plural
+from anonpipe.evaluate.risk import EffectiveDimension, effective_dimension, membership_from_moments
 from anonpipe.files import make_private
 from anonpipe.job import linked
 from anonpipe.job.model import Job
 from anonpipe.job.wide import ROWS, TIMES, UnitLayout, fits_side_by_side, levels_of, row_name, wide_job
 from anonpipe.kernels.points import places
+from anonpipe.methods.masking import MASKERS
 from anonpipe.rng import keyed, steward_secret
 from anonpipe.source import Source, open_source, read_batches
 from anonpipe.storage.sketch import Sketch
@@ -66,6 +68,7 @@ class Folded:
     compared: tuple[str, ...]  # Numbers and dates that differ within units
     sums: FloatArray  # `row_sums` of them
     sketches: dict[str, Sketch]  # Of the rows, for the release logs
+    form: str  # In which form the rows are masked, and why
     # moved, left_out: units with rare times: those that got others, and those that rules forbid to get others
     moved: int = 0
     left_out: int = 0
@@ -85,16 +88,10 @@ class Folded:
 
     def with_strata(self, unit: UnitColumn, job: Job) -> UnitColumn:
         """The unit with what is known of the strata of linked rows: independent records, and rows that hold k units."""
-        # A unit has one row in the first stratum and few in the second. Kish's effective sample size of each says what
-        # its moments disclose of a unit; what several disclose adds up, and so do the reciprocals.
-        rows = np.minimum(np.arange(len(self.sizes)), self.layout.most)
-        early = np.clip(rows, 1, linked.LATE_FROM - 1) - 1
-        ordered = (early, np.minimum(rows, 1), np.maximum(rows - 1, 0) - early)  # as the names of strata
-        parts = [part for part in ordered if self.sizes @ part]
-        shares = [(self.sizes @ part**2) / (self.sizes @ part) ** 2 for part in parts]
+        parts = _rows_in_strata(self.sizes, self.layout.most)
         largest = np.diff(np.minimum(np.cumsum(self.sizes[::-1]), job.k - 1), prepend=0)[::-1]
         sure = tuple(1 + int(largest @ part) for part in parts)
-        return replace(unit, effective_rows=int((1.0 - job.measure.held_out) / sum(shares)), sure_in_strata=sure)
+        return replace(unit, effective_rows=_effective_rows(self.sizes, parts, job), sure_in_strata=sure)
 
     @property
     def _less(self) -> IntArray:
@@ -147,38 +144,15 @@ def fold(job: Job, source: Source, folder: Path) -> tuple[Job, Source, Folded]:
     unit, order = str(job.unit_column), job.release.order
     names = [name for name in source.schema.names if name in {unit, order, *of_unit, *of_row}]
     paths, sketches = _distribute(job, source, names, folder, key)
-    sizes, others = np.zeros(1, dtype=np.int64), [name for name in names if name != unit]
-    differing, nulls = np.zeros((2, len(others)), dtype=np.int64)
-    ones: dict[str, Any] = {}  # Of binary columns the larger value, which counts as 1
-    times = _Times.none() if order in of_row and job.columns[order].role is Role.MASKED else None
-    for path in paths:
-        bucket = _Bucket.read(job, path, key)
-        sizes = added(sizes, np.bincount(bucket.sizes))
-        times = times and times.merge(bucket.times(str(order)))
-        found = np.array([bucket.differing_and_nulls(name) for name in others])
-        differing, nulls = differing + found[:, 0], nulls + found[:, 1]
-        for name in (name for name in of_row if job.columns[name].kind is Kind.BINARY):
-            largest = pc.max(plain(bucket.rows.column(name))).as_py()
-            if largest is not None:
-                ones[name] = max(largest, ones.get(name, largest))
-    units, most = int(sizes.sum()), len(sizes) - 1
-    by_name = dict(zip(others, zip(differing.tolist(), nulls.tolist(), strict=True), strict=True))
-    _refuse(job, by_name, units)
+    facts = _Facts.of(job, paths, key, [name for name in names if name != unit])
+    _refuse(job, facts.by_name, int(facts.sizes.sum()))
     compared = tuple(name for name in of_row if not job.columns[name].kind.coded)
-    constant = tuple(name for name in of_row if most > 1 and not by_name[name][0])
+    constant = tuple(name for name in of_row if len(facts.sizes) > 2 and not facts.by_name[name][0])
     varying = [name for name in of_row if job.columns[name].role.encoded and name not in {order, *constant}]
-    averaged = tuple(name for name in varying if name in {*compared, *ones})
-    if to_link := not fits_side_by_side(job, most, units):
-        linked.check_linked_width(job, averaged, units)
-    complete = tuple(name for name in of_row if not by_name[name][1])
-    known = _numbers(job, sizes, to_link)
-    table = None if to_link or times is None else _timetable(job, times, known)
-    known = known if table is None else table.numbers
-    layout = UnitLayout(
-        unit, order, of_unit, of_row, known, complete, to_link, averaged if to_link else (), table is not None
-    )
-    made_job = linked.linked_job(job, layout) if to_link else wide_job(job, layout)  # before any writing: it may refuse
-    sums = _write(job, layout, compared, ones, paths, key, table)
+    averaged = tuple(name for name in varying if name in {*compared, *facts.ones})
+    form, why = _chosen(job, _forms(job, facts, averaged))  # before any writing: it may refuse
+    layout, table, made_job = form.layout, form.table, form.job
+    sums = _write(job, layout, compared, facts.ones, paths, key, table)
     sides = {side: name for name in (*of_unit, *of_row) for side in layout.wide_names(name)}
     folded = Folded(
         layout,
@@ -191,11 +165,12 @@ def fold(job: Job, source: Source, folder: Path) -> tuple[Job, Source, Folded]:
         ),
         digest=job.digest(),
         rows=source.rows,
-        sizes=sizes,
+        sizes=facts.sizes,
         constant=constant,
         compared=compared,
         sums=sums,
         sketches=sketches,
+        form=why,
         moved=table.moved if table else 0,
         left_out=table.left_out if table else 0,
     )
@@ -203,6 +178,46 @@ def fold(job: Job, source: Source, folder: Path) -> tuple[Job, Source, Folded]:
     labels = {side: source.labels[name] for side, name in sides.items() if name in source.labels}
     made = replace(open_source(str(folder / _FILE)), pandas_types=types, labels=labels)
     return made_job, made, folded
+
+
+@dataclass(frozen=True, eq=False)
+class _Facts:
+    """What is known of the rows before they are laid in any form."""
+
+    sizes: IntArray  # Units with each number of rows, from 0 on
+    by_name: Mapping[str, tuple[int, int]]  # Of each column the units in which it differs, and its nulls
+    shares: Mapping[str, FloatArray]  # Of the categories of columns that have some
+    ones: Mapping[str, Any]  # Of binary columns the larger value, which counts as 1
+    times: _Times | None  # None where there are none, or many
+
+    @classmethod
+    def of(cls, job: Job, paths: Sequence[Path], key: bytes, names: Sequence[str]) -> _Facts:
+        """Read buckets of whole units one by one."""
+        of_unit, of_row = levels_of(job)
+        order, sizes, found = job.release.order, np.zeros(1, dtype=np.int64), np.zeros((len(names), 2), dtype=np.int64)
+        times = _Times.none() if order in of_row and job.columns[order].role is Role.MASKED else None
+        coded = [name for name in names if job.columns[name].kind.coded and job.columns[name].kind is not Kind.ORDINAL]
+        counts: dict[str, list[pa.Table]] = {name: [] for name in coded}
+        for path in paths:
+            bucket = _Bucket.read(job, path, key)
+            sizes = added(sizes, np.bincount(bucket.sizes))
+            times = times and times.merge(bucket.times(str(order)))
+            found += np.array([bucket.differing_and_nulls(name) for name in names]).reshape(-1, 2)
+            for name in coded:
+                counts[name].append(bucket.values_of(name, name in of_unit))
+        found_in = {name: pa.concat_tables(each).group_by("value") for name, each in counts.items()}
+        summed = {name: each.aggregate([("n", "sum")]) for name, each in found_in.items()}
+        shares = {name: _common_shares(each["n_sum"].to_numpy(), job.k) for name, each in summed.items()}
+        binary = [name for name in of_row if job.columns[name].kind is Kind.BINARY]
+        ones = {name: one for name in binary if (one := pc.max(summed[name]["value"]).as_py()) is not None}
+        by_name = {name: (int(a), int(b)) for name, (a, b) in zip(names, found, strict=True)}
+        return cls(sizes, by_name, shares, ones, times)
+
+
+def _common_shares(counts: IntArray, k: int) -> FloatArray:
+    """Shares of categories without those of fewer than k records, which are joined with others."""
+    kept = counts[counts >= k]
+    return np.asarray(kept / max(1, kept.sum()))
 
 
 def _refuse(job: Job, by_name: Mapping[str, tuple[int, int]], units: int) -> None:
@@ -318,6 +333,12 @@ class _Bucket:
         other = (words != words[first]) | (there != there[first])
         units = np.count_nonzero(np.add.reduceat(other.astype(np.int64), self.starts))
         return int(units), int(np.count_nonzero(~there))
+
+    def values_of(self, name: str, of_unit: bool) -> pa.Table:
+        """The values of a column, and how many rows, or units, have each."""
+        column = plain(self.rows.column(name))
+        found = pc.value_counts(column.take(pa.array(self.starts)) if of_unit else column)
+        return pa.table({"value": found.field(0), "n": found.field(1)})
 
     def sequences(self, order: str, most: int) -> FloatArray:
         """Values of the order in the first rows of each unit, infinite after the last, shape (n_units, most)."""
@@ -464,6 +485,7 @@ class _Timetable:
     rows: IntArray  # Of each released pattern the places of its rows among the values, shape (n_released, most)
     codes: dict[bytes, int]  # Of each pattern of the input the released one, or -1
     numbers: tuple[int, ...]  # Of rows that are released
+    units: IntArray  # Of each released pattern
     moved: int
     left_out: int
 
@@ -500,7 +522,8 @@ def _timetable(job: Job, times: _Times, known: Sequence[int]) -> _Timetable | No
     ascending = times.values.take(pa.array(np.argsort(numbers(times.values))))
     at = np.searchsorted(numbers(ascending), patterns[released])
     codes = {each.tobytes(): int(own) for each, own in zip(patterns, code, strict=True)}
-    return _Timetable(ascending, at, codes, tuple(known), 0 if tied else changed, changed if tied else 0)
+    kept = np.bincount(code[code >= 0], units[code >= 0]).astype(np.int64)
+    return _Timetable(ascending, at, codes, tuple(known), kept, 0 if tied else changed, changed if tied else 0)
 
 
 def _shift(before: FloatArray, after: FloatArray, units: IntArray) -> float:
@@ -529,6 +552,116 @@ def _joined(patterns: FloatArray, units: IntArray, least: int) -> IntArray:
         far = np.abs(place[others] - place[at]).sum(axis=1)
         near = others[np.lexsort((-left[others], far))[0]]
         joined[joined == at], left[near], left[at] = near, left[near] + left[at], 0
+
+
+# --- The form of the records: the first in which their moments tell members no more often than the limit allows
+
+_MARGIN = 0.005  # Below the limit: which records are held out, and which categories joined, is not known yet
+
+
+@dataclass(frozen=True, eq=False)
+class _Form:
+    """A form of the records."""
+
+    name: str
+    layout: UnitLayout
+    table: _Timetable | None
+    job: Job
+    expected: float  # Chance that the moments tell a member
+
+    @classmethod
+    def of(cls, job: Job, facts: _Facts, layout: UnitLayout, table: _Timetable | None) -> _Form:
+        """A form, with the chance in the strata that are masked by themselves."""
+        number = _released_number(np.arange(len(facts.sizes)), layout.numbers)
+        if layout.linked:
+            name, made, units = "linked rows", linked.linked_job(job, layout), np.zeros(0, dtype=np.int64)
+            rows = _effective_rows(facts.sizes, _rows_in_strata(facts.sizes, layout.most), job)
+        else:
+            name = "rows side by side" + ", their times as one category" * layout.timed
+            made, sizes = wide_job(job, layout), facts.sizes
+            units = np.array([sizes[number == each].sum() for each in layout.numbers])
+            rows = int((units.sum() if table is None else table.units.sum()) * (1.0 - job.measure.held_out))
+        own = {ROWS: units / max(1, units.sum())} | ({} if table is None else {TIMES: table.units / table.units.sum()})
+        dimension = _dimension(made, layout, facts, own)
+        expected = 0.5 if dimension.columns < 1 else membership_from_moments(max(2, rows), dimension)
+        return cls(name, layout, table, made, expected)
+
+
+def _dimension(made: Job, layout: UnitLayout, facts: _Facts, own: Mapping[str, FloatArray]) -> EffectiveDimension:
+    """The effective number of masked columns of a form; `own`: shares of categories that only it has."""
+    every = 1.0 - np.cumsum([0.0, *own[ROWS][:-1]])  # Units that have each number of rows, or more
+    base = {linked.before_name(name): (name, 1.0) for name in layout.of_row}
+    for name in (*layout.of_unit, *layout.of_row):
+        for at, side in enumerate(layout.wide_names(name), start=1):
+            base[side] = name, 1.0 if layout.linked else float(every[np.searchsorted(layout.numbers, at)])
+    rows, numbers, attributes = int(facts.sizes @ np.arange(len(facts.sizes))), 0, []
+    for name, column in made.columns.items():
+        if not column.encoded:
+            continue
+        given, there = base.get(name, (name, 1.0))
+        shares, nulls = {**own, **facts.shares}.get(given), facts.by_name.get(given, (0, 0))[1] / max(1, rows)
+        if shares is not None and column.kind.coded:
+            attributes.append(shares)
+            continue
+        numbers += 1
+        attributes += [np.array([1.0 - there * (1.0 - nulls), there * (1.0 - nulls)])] * (nulls > 0)
+    return effective_dimension(numbers, attributes)
+
+
+def _forms(job: Job, facts: _Facts, averaged: tuple[str, ...]) -> Iterator[_Form]:
+    """The forms that are possible, the one that keeps most first."""
+    of_unit, of_row = levels_of(job)
+    units, most = int(facts.sizes.sum()), len(facts.sizes) - 1
+    complete = tuple(name for name in of_row if not facts.by_name[name][1])
+    columns = str(job.unit_column), job.release.order, of_unit, of_row
+    if wide := fits_side_by_side(job, most, units):
+        known = _numbers(job, facts.sizes)
+        if facts.times and (table := _timetable(job, facts.times, known)):
+            yield _Form.of(job, facts, UnitLayout(*columns, table.numbers, complete, timed=True), table)
+        yield _Form.of(job, facts, UnitLayout(*columns, known, complete), None)
+    if wide and not (job.mask and MASKERS[job.mask.method].grouped):  # others count rows, not units
+        return
+    try:
+        linked.check_linked_width(job, averaged, units)
+        layout = UnitLayout(*columns, _numbers(job, facts.sizes, True), complete, True, averaged)
+        found = _Form.of(job, facts, layout, None)
+    except JobError:
+        if wide:
+            return
+        raise
+    yield found
+
+
+def _chosen(job: Job, forms: Iterator[_Form]) -> tuple[_Form, str]:
+    """The first form within the limit, else the first of all, which the mask then refuses; and a sentence on it."""
+    masker = None if job.mask is None else MASKERS[job.mask.method]
+    limit = job.limits["membership_auc"] if masker and (masker.grouped or masker.link == "none") else None
+    tried: list[_Form] = []
+    for form in forms:
+        tried.append(form)
+        if limit is None or form.expected <= limit - _MARGIN:
+            break
+    else:
+        form = tried[0]
+    cause = ", as side by side they have too many columns" * tried[0].layout.linked
+    others = "".join(f"; {each.name}: {each.expected:.3f}" for each in tried if each is not form)
+    why = f", with an expected AUC of membership of {form.expected:.3f} (limit {limit:g}{others})" if limit else ""
+    return form, f"form of the release: {form.name}{cause}{why}"
+
+
+def _rows_in_strata(sizes: IntArray, most: int) -> list[IntArray]:
+    """Of linked units of each number of rows those in each stratum, of strata that have any, by name."""
+    rows = np.minimum(np.arange(len(sizes)), most)
+    early = np.clip(rows, 1, linked.LATE_FROM - 1) - 1
+    return [part for part in (early, np.minimum(rows, 1), np.maximum(rows - 1, 0) - early) if sizes @ part]
+
+
+def _effective_rows(sizes: IntArray, parts: Sequence[IntArray], job: Job) -> int:
+    """How many independent records linked rows are worth."""
+    # A unit has one row in the first stratum and few in the second. Kish's effective sample size of each says what
+    # its moments disclose of a unit; what several disclose adds up, and so do the reciprocals.
+    shares = [(sizes @ part**2) / (sizes @ part) ** 2 for part in parts]
+    return int((1.0 - job.measure.held_out) / sum(shares))
 
 
 # --- What rows of a unit have to do with each other

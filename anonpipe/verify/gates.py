@@ -633,19 +633,22 @@ def _in_unit(compared: ComparedMoments, limits: Limits) -> list[Check]:
     """Means of columns that are masked on another scale, and variances of those that are masked by normal scores."""
     # Normal scores release values that are known before any draw, but for their order
     # (`ScoredColumn.released_moments`). Mean and variance are held against these: from the original's a top-coded
-    # extreme could be computed. Neither depends on chance, so that the limits are the job's alone. Only records that
-    # are to be equal share the middle of their positions: they may lose as much variance as their method takes of the
-    # scores'. The mean of logarithms is compared with the original's, and their variance is not.
+    # extreme could be computed. Neither depends on chance, so that the limits are the job's alone, but for values that
+    # repairs by rules replace (a square has twice a normal value's variance), and for records that are to be equal:
+    # they share the middle of their positions, and may lose as much variance as their method takes of the scores'.
+    # The mean of logarithms is compared with the original's, and their variance is not.
     own_unit, known = compared.view.own_unit, ~np.isnan(compared.view.known_variance)
-    found = []
+    found, by_rules = [], compared.reach_of_means
     if own_unit.any():
         off = np.where(known, np.abs(compared.released.mean), compared.mean_off)
-        found.append(compared.against("mean.own_unit", off[own_unit], limits["mean_in_unit"], own_unit))
+        found.append(
+            compared.against("mean.own_unit", off[own_unit], limits["mean_in_unit"] + by_rules[own_unit], own_unit)
+        )
     if known.any():
         off = _apart(np.diag(compared.released.covariance), compared.view.known_variance)
         by = compared.evidence.by
         taken = np.diag(compared.allowance[1]) if isinstance(by, GroupEvidence) and by.identical else 0.0
-        limit = np.broadcast_to(limits["variance_in_unit"] + taken, off.shape)
+        limit = limits["variance_in_unit"] + taken + np.sqrt(2.0) * by_rules
         found.append(compared.against("variance.own_unit", off[known], limit[known], known))
     return found
 

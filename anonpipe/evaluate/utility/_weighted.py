@@ -15,7 +15,7 @@ from anonpipe.evaluate.utility._measure import MOST_PARTS, Term, UtilityMeasure
 from anonpipe.evaluate.utility._tables import BothColumns, TypedTables
 from anonpipe.types import FloatArray, IntArray
 
-_FEWEST = 30  # Records of a category from which on its estimates are looked at
+_FEWEST = 30  # Records of a category, with a value, from which on its estimates are looked at
 FEWEST_DEGREES = 2  # Of freedom from which on an error says what another sample allows
 _CHANCE = 0.05  # Probability that another sample is further off in any estimate
 
@@ -142,7 +142,8 @@ def _apart(
     size, first, found = 1 if category is None else len(category.levels), codes[0], []
     counts = np.array([tables.rows])
     if first is not None:
-        counts = np.bincount(first[~np.isnan(first)].astype(np.int64), minlength=size)
+        there = ~np.isnan(first if number is None else first + number.old)
+        counts = np.bincount(first[there].astype(np.int64), minlength=size)
     degrees: FloatArray | IntArray = np.full(size, math.inf)
     if psus is not None:
         inside = np.zeros(tables.rows) if first is None else first

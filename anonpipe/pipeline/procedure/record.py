@@ -43,15 +43,16 @@ class Encoders:
     probabilities: ProbabilityDecoder | None  # Columns of probabilities in place of categories; None for none
     unit: UnitColumn | None = None  # What k counts where it may have several rows; None where k counts rows
     rounded: RoundedColumns | None = None  # How counts of categories are rounded; None where they are kept
+    absent: frozenset[str] = frozenset()  # Columns whose nulls are the records of some values of another category
 
     @property
     def dimension(self) -> EffectiveDimension:
         """The effective number of variables whose moments are preserved."""
         numbers = len(self.features.numbers) + self.conditioning.width
-        nulls = [block.null_share for block in self.features.numbers if block.nullable]
-        shares = [np.array([share, 1.0 - share]) for share in nulls] + [
-            block.shares for block in self.features.categories
-        ]
+        nulls = [each.null_share for each in self.features.numbers if each.nullable and each.name not in self.absent]
+        shares = [np.array([share, 1.0 - share]) for share in nulls]
+        for block in self.features.categories:  # nulls are the last category
+            shares.append(block.shares[:-1] / block.shares[:-1].sum() if block.name in self.absent else block.shares)
         return effective_dimension(numbers, shares)
 
     def least(self, k: int) -> int:

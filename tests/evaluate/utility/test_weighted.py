@@ -130,6 +130,18 @@ def test_a_number_known_in_few_strata_has_their_degrees(asked: int, judged: list
         assert (line.outcome, line.reason) == (outcome, Reason.FEW_DEGREES)
 
 
+@pytest.mark.parametrize(("known", "judged"), [(29, False), (30, True)])
+def test_a_total_of_a_number_that_few_records_have_is_not_judged(known: int, judged: bool) -> None:
+    """Its error says nothing: nearly all of a category of 300 have no value, and few of those that have are not 0."""
+    old = sample(4)
+    old["x"] = np.where(old["c"] == "c", np.nan, old["x"])
+    old.loc[old.index[old["c"] == "c"][:known], "x"] = 1.0 * (np.arange(known) == 0)
+    new = old.assign(x=lambda t: t["x"].where(t["c"] != "c", 9.0 * t["x"]))
+    tables = replace(typed_tables(old, new, KINDS, least=5), weight="weight")
+    (totals,) = [each for each in WEIGHTED.of(tables) if each.name == "weighted.totals"]
+    assert ("x in c c" in dict(totals.parts)) == judged
+
+
 def test_a_number_that_the_release_has_not_is_not_passed_over() -> None:
     """Its mean is no number, and the gate does not take the others for the furthest."""
     assert np.isnan(figures(sample(1), sample(2).assign(x=np.nan))["weighted_estimates"])
