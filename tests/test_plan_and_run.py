@@ -148,7 +148,7 @@ def test_a_plan_beside_an_earlier_release_predicts_its_run(tmp_path):
     ],
 )
 def test_a_subset_of_a_category_that_is_not_released_is_found(tmp_path, analysis, changes, code):
-    """Three of 300 records have a ward of their own, which is suppressed, or in a stratum that is merged; three another."""
+    """Three of 300 records have a ward of their own, and three another: suppressed, or in a stratum that is merged."""
     given = table(300)
     given = given.append_column("t", pa.array(np.arange(300.0))).append_column("s", given["w"])
     given = given.append_column("wd", pa.array(["small"] * 6 + ["other"] * 294))
