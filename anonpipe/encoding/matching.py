@@ -334,14 +334,14 @@ class TimeRegression:
     @classmethod
     def fit(cls, position: int, channel: int, masked: FloatArray, original: FloatArray) -> TimeRegression:
         """The regression of original records; shapes: masked, original (n_rows, n_channels)."""
-        slopes = _slopes(original, original[:, channel], channel)
+        slopes, slopes_of = _least_squares(original, channel)(original[:, channel]), _least_squares(masked, channel)
         of_masked, of_original = (each[:, channel] - _fitted(each, slopes) for each in (masked, original))
         knots = np.quantile(of_masked, _KNOTS), np.quantile(of_original, _KNOTS)
         errors, values, added = np.interp(of_masked, *knots), np.sort(original[:, channel]), slopes
         for _ in range(_TURNS):
             by_rank = np.empty(len(values))
             by_rank[np.argsort(_fitted(masked, added) + errors, kind="stable")] = values
-            added = added + slopes - _slopes(masked, by_rank, channel)
+            added = added + slopes - slopes_of(by_rank)
         return cls(position, channel, slopes, added, *knots)
 
     def errors(self, masked: FloatArray) -> FloatArray:
@@ -356,13 +356,13 @@ class TimeRegression:
         return matrix
 
 
-def _slopes(channels: FloatArray, scores: FloatArray, own: int) -> FloatArray:
-    """Slopes and intercept of the least squares of scores on all channels but their own."""
+def _least_squares(channels: FloatArray, own: int) -> Callable[[FloatArray], FloatArray]:
+    """Scores to the slopes and intercept of their least squares on all channels but their own, where these are 0."""
     others = np.column_stack([channels, np.ones(len(channels))])
     others[:, own] = 0.0
-    found: FloatArray = np.asarray(np.linalg.lstsq(others, scores, rcond=1e-9)[0])
-    found[own] = 0.0
-    return found
+    inverse = np.linalg.pinv(others.T @ others, rcond=1e-9, hermitian=True)
+    inverse[own] = 0.0  # where rounding leaves more
+    return lambda scores: np.asarray(inverse @ (others.T @ scores))
 
 
 def _fitted(channels: FloatArray, slopes: FloatArray) -> FloatArray:

@@ -8,6 +8,7 @@ from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any, ParamSpec, TypeVar
 from urllib.parse import unquote
 
@@ -177,22 +178,11 @@ def without_values(text: str, url: str = "") -> str:
 
 # --- Finding the files of an input, and errors of reading that quote nothing of their content -------------------------
 
-_SUFFIXES = {
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".csv": "csv",
-    ".csv.gz": "csv",
-    ".tsv": "csv",
-    ".tsv.gz": "csv",
-    ".sav": "statistics",
-    ".zsav": "statistics",
-    ".dta": "statistics",
-    ".sas7bdat": "statistics",
-    ".xpt": "statistics",
-    ".xlsx": "workbook",
-    ".xlsm": "workbook",
-    ".xls": "workbook",
-    ".ods": "workbook",
+_ENDINGS = {
+    "parquet": (".parquet", ".pq"),
+    "csv": (".csv", ".csv.gz", ".tsv", ".tsv.gz"),
+    "statistics": (".sav", ".zsav", ".dta", ".sas7bdat", ".xpt"),
+    "workbook": (".xlsx", ".xlsm", ".xls", ".ods"),
 }
 _WILD = frozenset("*?[")
 _WORKBOOK = re.compile(r"(.+\.(?:xlsx|xlsm|xls|ods))#(.+)", re.IGNORECASE | re.DOTALL)  # Its path and a sheet
@@ -278,7 +268,7 @@ def find_files(url: str) -> list[File]:
     else:
         found = [path for path in sorted(found) if _visible(inside, path) and table_kind(path) is not None]
         if not found:
-            suffixes = ", ".join(_SUFFIXES)
+            suffixes = ", ".join(chain(*_ENDINGS.values()))
             raise InputError(f"{url} matches no file that ends in {suffixes}{looked_up(url)}; check the path")
     _refuse_table_formats(filesystem, url, inside, found)
     base = _given(inside)
@@ -356,7 +346,7 @@ def _visible(inside: str, path: str) -> bool:
 def table_kind(path: str) -> str | None:
     """What kind of table a file is by its name; None for others."""
     lower = path.lower()
-    return next((kind for suffix, kind in _SUFFIXES.items() if lower.endswith(suffix)), None)
+    return next((kind for kind, endings in _ENDINGS.items() if lower.endswith(endings)), None)
 
 
 def _describe(filesystem: Any, inside: str) -> File:

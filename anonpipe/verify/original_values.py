@@ -308,7 +308,7 @@ class SmallCellCounts:
         counts = before[compared]
         sizes = np.diag(before)
         smaller = np.minimum.outer(sizes, sizes)[compared]
-        chance = _binomial(counts, smaller, counts / np.maximum(smaller, 1.0))
+        chance = np.exp(log_binomial(counts, smaller, counts / np.maximum(smaller, 1.0)))
         exact = int(np.count_nonzero(counts == after[compared]))
         shown = before[np.triu(levels.apart) & (after > 0) & (after < k)]
         every = before[np.triu(levels.apart)].astype(np.int64)
@@ -328,11 +328,6 @@ class SmallCellCounts:
 
 def _beyond(found: int, expected: float, variance: float, of: int) -> float:
     return max(0.0, found - expected - STANDARD_ERRORS * float(np.sqrt(variance))) / max(1, of)
-
-
-def _binomial(count: FloatArray, size: FloatArray, share: FloatArray) -> FloatArray:
-    """The binomial probability of each count."""
-    return np.asarray(np.exp(log_binomial(count, size, share)))
 
 
 @dataclass(frozen=True, eq=False)
