@@ -537,7 +537,7 @@ def test_a_job_that_is_running(tmp_path):
     assert small.run(given).version
 
 
-def test_a_job_of_the_same_words_in_another_folder_is_another_run(tmp_path, monkeypatch):
+def test_a_job_in_another_folder_is_another_run(tmp_path, monkeypatch):
     """It neither waits for the first nor deletes what a crash of that has left."""
     names = []
     for folder in ("one", "other"):
