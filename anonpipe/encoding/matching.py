@@ -413,10 +413,11 @@ class ValueScores:
         self, part: FloatArray, *, stratum: int, original: FloatArray, draws: Callable[[str], np.random.Generator]
     ) -> DrawnSample:
         """Masked scores of some records, and their stratum; for regressions all channels, masked and original."""
-        strata, seen = np.full((len(part), 1), stratum), part[:, self.channels]
-        if self._by_hazard(stratum):
+        strata, seen, rows = np.full((len(part), 1), stratum), part[:, self.channels], len(part)
+        if self._by_hazard(stratum):  # all channels of a sample of each part would be much
             seen = np.concatenate([part[:, : original.shape[1]], original], axis=1)
-        return DrawnSample.of(seen, strata, SAMPLE_ROWS, max(1, len(part)), draws("value scores"))
+            rows = max(rows, self.scores.strata.rows[stratum])
+        return DrawnSample.of(seen, strata, SAMPLE_ROWS, max(1, rows), draws("value scores"))
 
     def _by_hazard(self, stratum: int) -> list[int]:
         """Which columns are survival times by their hazard in a stratum."""

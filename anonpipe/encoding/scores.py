@@ -86,7 +86,7 @@ class Ranks:
         return np.asarray((self.before[1:] + self.before[:-1]) / 2.0)
 
     def sums(self, ranks: FloatArray) -> FloatArray:
-        """The sum of the scores of the lowest records, so many of them, over that of all records' number."""
+        """The sum of the scores of the `ranks` lowest records, divided by the number of all records."""
         if self.hazards is None:
             return -_density(ndtri(ranks / self.rows))
         of_bins = np.append(0.0, np.cumsum(self.hazards * np.diff(self.before)))
