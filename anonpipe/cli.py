@@ -338,9 +338,10 @@ def _tell_withdrawn(output: str, internal: str | None, form: Form) -> None:
 
 def _of_other_job(made: Report, job: Job) -> str:
     """What is another in the job that made a release, as far as its report tells; empty where nothing is."""
+    from anonpipe.files import absolute
     from anonpipe.job.measure import HELD_OUT
 
-    if made.source is not None and _whole(made.source) != _whole(job.source.path):
+    if made.source is not None and absolute(made.source) != absolute(job.source.path):
         return f"it was made from {made.source}"
     if made.k != job.k:
         return f"its k is {made.k}"
@@ -348,11 +349,6 @@ def _of_other_job(made: Report, job: Job) -> str:
     if made.job is not None and made.job not in of_any_size:
         return "its columns, strata, methods or hold-out are others"
     return ""
-
-
-def _whole(path: str) -> str:
-    """A path from the root on; a URL as it is."""
-    return path if "://" in path else str(Path(path).absolute())
 
 
 def _compared(source: str | Path, internal: str | None = None) -> Report:

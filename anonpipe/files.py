@@ -27,6 +27,11 @@ class StorageError(OSError):
     """An error of a remote storage in words without data; it has no errno."""
 
 
+def absolute(path: str) -> str:
+    """A path from the root on; a URL as it is."""
+    return path if "://" in path else os.path.abspath(path)
+
+
 def write_atomic(path: Path, content: bytes | memoryview, private: bool = True) -> None:
     """Write a file, whole or not at all: a reader sees all of it or none, and a failure leaves nothing."""
     with drafted(path, private) as draft:

@@ -465,7 +465,7 @@ class ValueScores:
         return replace(learned, times=self._regressions(times, sample, learned)) if times else learned
 
     def _regressions(self, times: list[int], sample: DrawnSample, learned: ScoreMap) -> tuple[TimeRegression, ...]:
-        """Those of a stratum, whose records have one survival status."""
+        """The regressions of a stratum, whose records have one survival status."""
         masked, original = np.split(sample.scores, 2, axis=1)
         masked = self.with_mean_scores(self.mapped(masked, learned), learned, int(sample.codes[0, 0]))
         places = ((self.columns[at].position, self.channels[at]) for at in times)

@@ -71,14 +71,14 @@ class Ranks:
         if self.constant:
             return np.where(np.isnan(values), np.nan, 0.0)
         positions = self.positions(values, rng)
-        return np.asarray(ndtri(positions) if self.hazards is None else self._hazards_at(positions, self.hazards))
+        if self.hazards is None:
+            return np.asarray(ndtri(positions))
+        return np.interp(positions * self.rows, self._middles, self.hazards)  # NaN for NaN
 
-    def _hazards_at(self, positions: FloatArray, hazards: FloatArray) -> FloatArray:
-        found = np.interp(np.nan_to_num(positions) * self.rows, self._middles, hazards)
-        return np.where(np.isnan(positions), np.nan, found)
-
-    def _ranks_of(self, scores: FloatArray, hazards: FloatArray) -> FloatArray:
-        return np.asarray(np.interp(scores, hazards, self._middles))
+    def _ranks_of(self, scores: FloatArray) -> FloatArray:
+        if self.hazards is None:
+            return np.asarray(ndtr(scores) * self.rows)
+        return np.interp(scores, self.hazards, self._middles)
 
     @property
     def _middles(self) -> FloatArray:
@@ -105,7 +105,7 @@ class Ranks:
 
     def ties(self, scores: FloatArray) -> FloatArray:
         """Rounded scores; those of one value that several records have are one number beyond all scores."""
-        ranks = ndtr(scores) * self.rows if self.hazards is None else self._ranks_of(scores, self.hazards)
+        ranks = self._ranks_of(scores)
         at = np.clip(np.searchsorted(self.before, ranks, side="right") - 1, 0, max(len(self.at_low) - 1, 0))
         tied = (np.append(self.at_low, 0.0)[at] > 1.0) & (ranks < self.before[at] + np.append(self.at_low, 0.0)[at])
         return np.where(tied, 100.0 + at, np.round(scores, 6))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from anonpipe.columns import MOST_COUNTED, Kind, Role
 from anonpipe.errors import JobError
+from anonpipe.files import absolute
 from anonpipe.job.disclosure import check_disclosure
 from anonpipe.job.sections import COPY
 from anonpipe.methods.grouping import METHODS as GROUPINGS
@@ -462,5 +462,5 @@ def check_growth(job: Job) -> None:
 
 def _inside(inner: str, outer: str) -> bool:
     """Whether a path or URL is another, or below it."""
-    parts = [PurePosixPath(url if "://" in url else os.path.abspath(url)) for url in (inner, outer)]
+    parts = [PurePosixPath(absolute(url)) for url in (inner, outer)]
     return parts[0].is_relative_to(parts[1])

@@ -272,10 +272,8 @@ class Fitted:
         least_text = "" if self.unit is None else f"{self.min_rows} (fewer need not be of k={self.job.k} units)"
         thin = None if self.rounding is None else self.rounding.thinned
         least, rules = () if self.unit is None else self.unit.sure_in_strata, self.job.parsed_rules
-        hazards, given = (
-            by_mask.keeps_hazards(self.job),
-            (self.cells, self.scan, self.strata, self.min_rows, least_text),
-        )
+        hazards = by_mask.keeps_hazards(self.job)
+        given = self.cells, self.scan, self.strata, self.min_rows, least_text
         return Scores.fit(*given, thin, self.draws, least, rules, hazards)
 
     @cached_property

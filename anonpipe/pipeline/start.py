@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -16,7 +15,7 @@ from anonpipe import engine, interrupts
 from anonpipe.engine import Executor, Task
 from anonpipe.environment import check_address_space
 from anonpipe.errors import AnonpipeError, DamagedError, InputError, JobError
-from anonpipe.files import disk_errors, make_private, write_atomic
+from anonpipe.files import absolute, disk_errors, make_private, write_atomic
 from anonpipe.job.model import Job
 from anonpipe.job.rules import check_values
 from anonpipe.pipeline import disclosure, units
@@ -99,8 +98,7 @@ class Run:
 def run_id(job: Job, what: str = "run") -> str:
     """The name of a job's stagings: a keyed digest of job, input path and output; a trial has its own."""
     # of the whole path: the same job in another folder is another run
-    output = job.output if "://" in job.output else os.path.abspath(job.output)
-    return keyed(steward_secret(), what, job.run_digest(), output).hex()[:16]
+    return keyed(steward_secret(), what, job.run_digest(), absolute(job.output)).hex()[:16]
 
 
 @contextlib.contextmanager
