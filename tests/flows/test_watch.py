@@ -41,6 +41,38 @@ def begun(server, flow, name, state):
     return server.send("POST", "flow_runs/", {"flow_id": flow["id"], "name": name, "state": state})["id"]
 
 
+def watched(server, suffix):
+    """States of five runs when a lost one has crashed and all is told (or after 90 s), those wanted, and messages."""
+    flow = server.send("POST", "flows/", {"name": f"watched{suffix}"})
+    lost, alive, failed = (
+        begun(server, flow, f"{name}{suffix}", {"type": "RUNNING", "name": "Running"})
+        for name in ("lost", "living", "failed")
+    )
+    late, started = (
+        begun(server, flow, f"{name}{suffix}", {"type": "SCHEDULED", "name": "Late"}) for name in ("late", "started")
+    )
+    beat(server, lost)
+    state = {"type": "FAILED", "name": "Failed", "message": POISON.text}
+    server.send("POST", f"flow_runs/{failed}/set_state", {"state": state, "force": True})
+    time.sleep(1)  # events of the same moment may be seen in another order
+    state = {"type": "PENDING", "name": "Pending"}
+    server.send("POST", f"flow_runs/{started}/set_state", {"state": state, "force": True})
+    until = time.monotonic() + 90
+    while time.monotonic() < until:
+        beat(server, alive)
+        runs = server.ask("flow_runs", flows={"name": {"any_": [flow["name"]]}})
+        states = {run["id"]: run["state_type"] for run in runs}
+        messages = sorted(text for text in Told.messages if f"{suffix} " in text)
+        if states[lost] == "CRASHED" and len(messages) >= 3:
+            break
+        time.sleep(0.5)
+    return (
+        states,
+        {lost: "CRASHED", alive: "RUNNING", failed: "FAILED", late: "SCHEDULED", started: "PENDING"},
+        messages,
+    )
+
+
 def test_lost_runs_crash_and_failed_or_late_ones_are_told(tmp_path, server, listening, forgotten):
     told = ["--silence", "10", "--late", "10", "--notify", listening]
     done = watch(tmp_path, server, ["--silence", "3"], told, told)  # a second time it replaces what it made
@@ -48,33 +80,12 @@ def test_lost_runs_crash_and_failed_or_late_ones_are_told(tmp_path, server, list
     assert "under 10" in done.stderr  # which no server can count
     made = [each["name"] for each in server.ask("automations")]
     assert sorted(made) == ["anonpipe: failed runs", "anonpipe: late runs", "anonpipe: lost runs"]
-    flow = server.send("POST", "flows/", {"name": "watched"})
-    lost, alive, failed = (
-        begun(server, flow, name, {"type": "RUNNING", "name": "Running"})
-        for name in ("lost-one", "living-one", "failed-one")
-    )
-    late, started = (
-        begun(server, flow, name, {"type": "SCHEDULED", "name": "Late"}) for name in ("late-one", "started-one")
-    )
-    beat(server, lost)
-    state = {"type": "FAILED", "name": "Failed", "message": POISON.text}
-    server.send("POST", f"flow_runs/{failed}/set_state", {"state": state, "force": True})
-    time.sleep(1)  # events of the same moment may be seen in another order
-    server.send(
-        "POST", f"flow_runs/{started}/set_state", {"state": {"type": "PENDING", "name": "Pending"}, "force": True}
-    )
-    until = time.monotonic() + 90
-    while time.monotonic() < until:
-        beat(server, alive)
-        states = {
-            one["id"]: one["state_type"] for one in server.ask("flow_runs", flows={"name": {"any_": ["watched"]}})
-        }
-        if states[lost] == "CRASHED" and len(Told.messages) >= 3:
-            break
-        time.sleep(0.5)
-    wanted = {lost: "CRASHED", alive: "RUNNING", failed: "FAILED", late: "SCHEDULED", started: "PENDING"}
+    states, wanted, messages = watched(server, "-first")
+    if states != wanted:  # a machine that stands still for ten seconds sends no beats either: once more, with more time
+        watch(tmp_path, server, ["--silence", "40", *told[2:]])
+        states, wanted, messages = watched(server, "-second")
     assert states == wanted
-    told = sorted(Told.messages)
-    assert len(told) == 3 and "failed-one ended as Failed" in told[0] and "lost-one ended as Crashed" in told[2]
-    assert "late-one was not started in time" in told[1]
-    assert POISON.text not in "".join(told)
+    assert len(messages) == 3 and "failed-" in messages[0] and "ended as Failed" in messages[0]
+    assert "late-" in messages[1] and "was not started in time" in messages[1]
+    assert "lost-" in messages[2] and "ended as Crashed" in messages[2]
+    assert POISON.text not in "".join(Told.messages)
