@@ -124,7 +124,8 @@ def _parse(text: str, place: str) -> bytes:
     try:
         secret = bytes.fromhex(text.strip())
     except ValueError:
-        raise JobError(f"the secret in {place} is not hexadecimal; give 32 or more digits 0-9 and a-f") from None
+        remedy = "give an even number of digits 0-9 and a-f, 32 or more"
+        raise JobError(f"the secret in {place} is not hexadecimal; {remedy}") from None
     if len(secret) * 8 < MINIMUM_SECRET_BITS:
         raise JobError(_TOO_SHORT.format(place=place))
     if len(set(secret)) < FEWEST_BYTES:
