@@ -57,6 +57,20 @@ def mix(number: np.uint64) -> np.uint64:
 
 
 @nb.njit(cache=True, nogil=True)
+def keep_nearer(rows: IntArray, squared: FloatArray, row: int, distance: float) -> bool:
+    """Put a row at its place among the nearest if it is nearer than the last, or as near and lower; whether it was."""
+    # Places that are not taken yet hold row -1 at infinity.
+    at = rows.shape[0] - 1
+    if distance > squared[at] or (distance == squared[at] and row > rows[at] >= 0):
+        return False
+    while at > 0 and (distance < squared[at - 1] or (distance == squared[at - 1] and row < rows[at - 1])):
+        rows[at], squared[at] = rows[at - 1], squared[at - 1]
+        at -= 1
+    rows[at], squared[at] = row, distance
+    return True
+
+
+@nb.njit(cache=True, nogil=True)
 def kth_smallest(values: FloatArray, k: int) -> float:
     """The value at place `k`, from 0, of the values in order; they stay as they are."""
     # Hoare's selection: numba compiles it in a tenth of the time of `np.partition`

@@ -15,6 +15,7 @@ from anonpipe.kernels.points import (
     checked_features,
     dot,
     gather_columns,
+    keep_nearer,
     mix,
     principal_direction,
     sort_groups,
@@ -693,18 +694,10 @@ def near_records(features: FloatArray, count: int, block: int) -> ListArray:
 @nb.njit(cache=True, nogil=True)
 def _offer(near: ListArray, distances: FloatArray, other: int, distance: float) -> None:
     """Put `other` into one point's sorted list if it belongs there and is not in it."""
-    at = near.shape[0] - 1
-    if distance > distances[at] or (distance == distances[at] and other >= near[at] >= 0):
-        return
     for known in near:
         if known == other:
             return
-    while at > 0 and (distance < distances[at - 1] or (distance == distances[at - 1] and other < near[at - 1])):
-        distances[at] = distances[at - 1]
-        near[at] = near[at - 1]
-        at -= 1
-    distances[at] = distance
-    near[at] = other
+    keep_nearer(near, distances, other, distance)
 
 
 @nb.njit(cache=True, nogil=True)
