@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numba as nb
 import numpy as np
+import numpy.typing as npt
 
 from anonpipe.types import FloatArray, IntArray
 
@@ -57,7 +58,7 @@ def mix(number: np.uint64) -> np.uint64:
 
 
 @nb.njit(cache=True, nogil=True)
-def keep_nearer(rows: IntArray, squared: FloatArray, row: int, distance: float) -> bool:
+def keep_nearer(rows: IntArray | npt.NDArray[np.int32], squared: FloatArray, row: int, distance: float) -> bool:
     """Put a row at its place among the nearest if it is nearer than the last, or as near and lower; whether it was."""
     # Places that are not taken yet hold row -1 at infinity.
     at = rows.shape[0] - 1
