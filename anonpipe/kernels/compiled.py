@@ -5,17 +5,13 @@ Kernels give each other constants as `int(1)` or `nb.boolean(False)`: a plain on
 
 from __future__ import annotations
 
-import ast
 import atexit
-import contextlib
 import hashlib
-import json
 import os
 import re
 import shutil
 import stat
 import tempfile
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import FunctionType
@@ -26,9 +22,10 @@ from platformdirs import user_cache_path
 
 # numba would keep it with the sources: files that no uninstaller knows of, in a package that may belong to another
 # account, and not made again when an inlined kernel changes. So each module has a folder in the user's cache, named by
-# what its kernels were compiled from: them, and every definition that they refer to, here or in other modules.
+# what its kernels were compiled from: the module, and the modules with kernels that it imports.
 PACKAGE = Path(__file__).resolve().parent.parent
 _KERNEL = re.compile(r"^@(nb\.|numba\.)?njit\b", re.MULTILINE)
+_IMPORT = re.compile(r"^from anonpipe\.([\w.]+) import", re.MULTILINE)
 
 
 @cache
@@ -69,9 +66,16 @@ def private(folder: Path) -> bool:
         return False
 
 
-def sources(package: Path = PACKAGE) -> list[Path]:
+@cache
+def _texts(package: Path) -> dict[str, str]:
+    """The sources of all modules that hold kernels, by name: what kernels refer to lies in these."""
+    read = ((path, path.read_text(encoding="utf-8")) for path in sorted(package.rglob("*.py")))
+    return {name_of(path, package): text for path, text in read if _KERNEL.search(text)}
+
+
+def modules(package: Path = PACKAGE) -> list[str]:
     """The modules that hold kernels."""
-    return sorted(path for path in package.rglob("*.py") if _KERNEL.search(path.read_text(encoding="utf-8")))
+    return list(_texts(package))
 
 
 def name_of(path: Path, package: Path = PACKAGE) -> str:
@@ -79,99 +83,25 @@ def name_of(path: Path, package: Path = PACKAGE) -> str:
     return ".".join(path.relative_to(package).with_suffix("").parts)
 
 
-@dataclass(frozen=True)
-class _Definition:
-    """What a name at the top of a module stands for."""
-
-    text: str  # The statement
-    refers_to: frozenset[str]  # Names in it
-    is_kernel: bool
-    imported: tuple[str, str] | None  # Module of the package, with dots, and name there
-
-
-@cache
-def _definitions(module: str, package: Path) -> dict[str, _Definition]:
-    """The definitions of a module by name; none where there is no such module."""
-    path = package.joinpath(*module.split("."))
-    path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
-    if not path.is_file():
-        return {}
-    text = path.read_text(encoding="utf-8")
-    lines = text.splitlines()
-    found = {}
-    for statement in ast.parse(text).body:
-        marks = getattr(statement, "decorator_list", [])
-        start = min([statement.lineno, *(mark.lineno for mark in marks)]) - 1
-        source = "\n".join(lines[start : statement.end_lineno])
-        nodes = list(ast.walk(statement))
-        names = frozenset(node.id for node in nodes if isinstance(node, ast.Name))
-        is_kernel = any(ast.unparse(mark).partition("(")[0].endswith("njit") for mark in marks)
-        stored = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
-        if isinstance(statement, ast.FunctionDef | ast.ClassDef):
-            stored = {statement.name}
-        for name in stored:
-            found[name] = _Definition(source, names, is_kernel, None)
-        for node in nodes:
-            if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "anonpipe":
-                home = str(node.module).removeprefix("anonpipe").removeprefix(".")
-                for alias in node.names:
-                    found[alias.asname or alias.name] = _Definition("", frozenset(), False, (home, alias.name))
-    return found
-
-
-def compiled_from(module: str, package: Path = PACKAGE) -> dict[tuple[str, str], str]:
-    """Sources of a module's kernels and of all that they refer to, by module and name."""
-    found: dict[tuple[str, str], str] = {}
-    left = [(module, name) for name, definition in _definitions(module, package).items() if definition.is_kernel]
+def compiled_from(module: str, package: Path = PACKAGE) -> dict[str, str]:
+    """Sources by name: of a module, of those with kernels that it imports, and so on."""
+    texts, found, left = _texts(package), dict[str, str](), [module]
     while left:
-        home, name = left.pop()
-        definition = _definitions(home, package).get(name)
-        if definition is None or (home, name) in found:
+        name = left.pop()
+        if name in found:
             continue
-        found[home, name] = definition.text
-        left += [(home, used) for used in definition.refers_to]
-        if definition.imported is not None:
-            origin, original = definition.imported
-            part = f"{origin}.{original}".removeprefix(".")
-            # Either a name of that module, or a module itself, of which anything may be used
-            left += [definition.imported, *((part, used) for used in _definitions(part, package))]
+        found[name] = texts[name]
+        for imported in _IMPORT.findall(texts[name]):  # a package stands for all that lies in it
+            left += [other for other in texts if f"{other}.".startswith(f"{imported}.")]
     return found
 
 
 @cache
 def digest(module: str, package: Path = PACKAGE) -> str:
-    """A digest of all that a module's kernels are compiled from."""
-    return (_kept_digests(package) if package == PACKAGE else {}).get(module) or _digest_of(module, package)
-
-
-@cache
-def _kept_digests(package: Path) -> dict[str, str]:
-    """The digests of all modules with kernels: found once for these sources, as every process would take half a second.
-
-    Kept ones hold only where no source of the package has changed, comments included.
-    """
-    texts = [(str(path.relative_to(package)).encode(), path.read_bytes()) for path in sorted(package.rglob("*.py"))]
-    read = b"\0".join([numba.__version__.encode(), *(part for pair in texts for part in pair)])
-    # A file for each installation, so that two do not overwrite each other's in turn
-    of_package = hashlib.sha256(str(package).encode()).hexdigest()[:16]
-    these, file = hashlib.sha256(read).hexdigest(), root() / f"digests-{of_package}.json"
-    with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
-        kept = json.loads(file.read_text(encoding="utf-8"))
-        if kept["of"] == these:
-            return dict(kept["digests"])
-    found = {name: _digest_of(name, package) for name in (name_of(source, package) for source in sources(package))}
-    with contextlib.suppress(OSError):
-        handle, new = tempfile.mkstemp(dir=root())
-        with os.fdopen(handle, "w", encoding="utf-8") as writing:
-            json.dump({"of": these, "digests": found}, writing)
-        os.replace(new, file)  # whole or not at all: other processes read it, or write the same
-    return found
-
-
-def _digest_of(module: str, package: Path) -> str:
-    parts = compiled_from(module, package)
-    # Homes too: machine code imports what it refers to by module, and fails where that has moved
-    content = "\0".join([numba.__version__, *("\0".join((*key, parts[key])) for key in sorted(parts))])
+    """A digest of all that a module's kernels may be compiled from."""
+    # Names too: machine code imports what it refers to by module, and fails where that has moved
+    parts = sorted(compiled_from(module, package).items())
+    content = "\0".join([numba.__version__, *("\0".join(part) for part in parts)])
     return hashlib.sha256(content.encode()).hexdigest()[:16]
 
 
@@ -182,7 +112,7 @@ def folder(module: str) -> Path:
 
 def any_kept() -> bool:
     """Whether something of the kernels, as they are now, was compiled before."""
-    return any(any(folder(name_of(source)).glob("*.nbi")) for source in sources())
+    return any(any(folder(module).glob("*.nbi")) for module in modules())
 
 
 @cache

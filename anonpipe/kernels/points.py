@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numba as nb
 import numpy as np
+import numpy.typing as npt
 
 from anonpipe.types import FloatArray, IntArray
 
@@ -54,6 +55,20 @@ def mix(number: np.uint64) -> np.uint64:
     number = (number ^ (number >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     number = (number ^ (number >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return number ^ (number >> np.uint64(31))
+
+
+@nb.njit(cache=True, nogil=True)
+def keep_nearer(rows: IntArray | npt.NDArray[np.int32], squared: FloatArray, row: int, distance: float) -> bool:
+    """Put a row at its place among the nearest if it is nearer than the last, or as near and lower; whether it was."""
+    # Places that are not taken yet hold row -1 at infinity.
+    at = rows.shape[0] - 1
+    if distance > squared[at] or (distance == squared[at] and row > rows[at] >= 0):
+        return False
+    while at > 0 and (distance < squared[at - 1] or (distance == squared[at - 1] and row < rows[at - 1])):
+        rows[at], squared[at] = rows[at - 1], squared[at - 1]
+        at -= 1
+    rows[at], squared[at] = row, distance
+    return True
 
 
 @nb.njit(cache=True, nogil=True)

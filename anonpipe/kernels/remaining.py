@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numba as nb
 import numpy as np
 
-from anonpipe.kernels.points import add_row, split_rows, squared_distances
+from anonpipe.kernels.points import add_row, keep_nearer, split_rows, squared_distances
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
 ROOM = 72  # Records that one of several leaves has room for
@@ -260,33 +260,14 @@ def nearest_records(tree: Remaining, point: FloatArray, rows: IntArray, nearest:
     ids, counts, bounds, distances = tree.ids, tree.counts, tree.bounds, tree.distances
     _bound_nearest(tree, point)
     first = int(np.argmin(bounds))
-    found, wanted = int(0), rows.shape[0]
     border = np.finfo(np.float64).max
+    rows[:], nearest[:] = -1, np.inf
     for turn in range(-1, bounds.shape[0]):
         leaf = first if turn < 0 else turn
         if bounds[leaf] > border or turn == first:
             continue
         _look(tree, leaf, point)
         for i in range(counts[leaf]):
-            if distances[i] <= border:
-                found = _insert(rows, nearest, found, ids[leaf, i], distances[i])
-                if found == wanted:
-                    border = nearest[wanted - 1]
+            if distances[i] <= border and keep_nearer(rows, nearest, ids[leaf, i], distances[i]):
+                border = min(border, nearest[-1])
     tree.looked[1] += 1
-
-
-@nb.njit(cache=True, nogil=True)
-def _insert(rows: IntArray, distances: FloatArray, found: int, row: int, distance: float) -> int:
-    """Put a record at its place in a sorted list, full or not, of `found` records; how many there are now."""
-    at = found
-    if found == rows.shape[0]:
-        at -= 1
-        if distance == distances[at] and row > rows[at]:
-            return found
-    else:
-        found += 1
-    while at > 0 and (distances[at - 1] > distance or (distances[at - 1] == distance and rows[at - 1] > row)):
-        rows[at], distances[at] = rows[at - 1], distances[at - 1]
-        at -= 1
-    rows[at], distances[at] = row, distance
-    return found

@@ -26,7 +26,7 @@ from anonpipe.kernels.mixture import (
     most_likely,
     move_costs,
 )
-from anonpipe.kernels.points import by_first_row, sort_groups
+from anonpipe.kernels.points import by_first_row, places, sort_groups
 from anonpipe.moments import Moments
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
@@ -591,18 +591,13 @@ class Movable:
 
     def merge(self, other: Self) -> Self:
         """Both together, the cheapest of each pair of target and donor."""
-        costs = np.concatenate([self.costs, other.costs])
-        targets = np.concatenate([self.targets, other.targets])
-        donors = np.concatenate([self.donors, other.donors])
-        sources = np.concatenate([self.sources, other.sources])
-        rows = np.concatenate([self.rows, other.rows])
+        costs, targets, donors, sources, rows = (
+            np.concatenate([getattr(part, name) for part in (self, other)])
+            for name in ("costs", "targets", "donors", "sources", "rows")
+        )
         order = np.lexsort((rows, sources, costs, donors, targets))
-        pair = np.stack([targets[order], donors[order]])
-        new = np.ones(len(order), dtype=np.bool_)
-        new[1:] = (pair[:, 1:] != pair[:, :-1]).any(axis=0)
-        begins = np.flatnonzero(new)
-        rank = np.arange(len(order)) - np.repeat(begins, np.diff(np.append(begins, len(order))))
-        kept = order[rank < self.most[donors[order]]]
+        sizes = np.unique(targets * len(self.most) + donors, return_counts=True)[1]  # entries of each pair
+        kept = order[places(sizes)[1] < self.most[donors[order]]]
         return type(self)(costs[kept], targets[kept], donors[kept], sources[kept], rows[kept], self.most)
 
     def limits(self, targets: IntArray) -> FloatArray:

@@ -58,10 +58,8 @@ class Work:
     @cached_property
     def source(self) -> Source:
         """The input: its units and schema."""
-        source: Source = self.staging.read_record(
-            "source.record", Source, Unit, Labels, CsvFormat, Rule, Comparison, RuleFactor
-        )
-        return source
+        parts = Unit, Labels, CsvFormat, Rule, Comparison, RuleFactor
+        return self.staging.read_one("source.record", Source, *parts)
 
     def of_splits(self, file: str, *kinds: type) -> Iterator[Any]:
         """The records that tasks left of each split of the input; `{}` in the name stands for its number."""
@@ -70,18 +68,14 @@ class Work:
     @cached_property
     def folded(self) -> Folded | None:
         """What is known of rows that lie side by side in the input of this run; None where records are rows."""
-        if not self.staging.has(units.RECORD):
-            return None
-        folded: Folded = self.staging.read_record(units.RECORD, Folded, UnitLayout, Sketch)
-        return folded
+        there, staging = self.staging.has(units.RECORD), self.staging
+        return staging.read_one(units.RECORD, Folded, UnitLayout, Sketch) if there else None
 
     @cached_property
     def controlled(self) -> Controlled | None:
         """What disclosure control did to the input of this run; None without."""
-        if not self.staging.has(disclosure.RECORD):
-            return None
-        controlled: Controlled = self.staging.read_record(disclosure.RECORD, Controlled, Sketch)
-        return controlled
+        there, staging = self.staging.has(disclosure.RECORD), self.staging
+        return staging.read_one(disclosure.RECORD, Controlled, Sketch) if there else None
 
     @cached_property
     def start_key(self) -> bytes:
@@ -169,8 +163,7 @@ class Context:
     @cached_property
     def cut(self) -> Cut:
         """The cut of the rows into partitions, known after `route`."""
-        cut: Cut = self.work.staging.read_record("plan.record", Cut, RowPartition)
-        return cut
+        return self.work.staging.read_one("plan.record", Cut, RowPartition)
 
     @cached_property
     def file_rows(self) -> list[list[int]]:

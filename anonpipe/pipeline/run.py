@@ -218,12 +218,10 @@ class InMemoryRelease:
     remedies: tuple[str, ...] = ()  # Where a gate failed
 
 
-def assess_only(
-    job: Job, *, cluster: bool = False, on_progress: OnProgress = lambda _: None
-) -> tuple[Verdict, Assessment]:
-    """Run a job to its verdict and publish nothing; the staging is deleted."""
+def assess_only(job: Job) -> tuple[Verdict, Assessment]:
+    """Run a job in this process to its verdict and publish nothing; the staging is deleted."""
     return unpublished(
-        job, cluster, on_progress, "ignore", lambda run: (verify(run), load_assessment(run.context.work))
+        job, False, lambda _: None, "ignore", lambda run: (verify(run), load_assessment(run.context.work))
     )
 
 

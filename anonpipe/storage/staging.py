@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -40,6 +40,8 @@ from anonpipe.files import NO_LOCKS, make_private, try_lock, write_atomic
 from anonpipe.storage import sealed
 from anonpipe.storage.records import from_bytes, to_bytes
 from anonpipe.types import FloatArray
+
+_Record = TypeVar("_Record")
 
 _CHUNK_ROWS_MIN, _CHUNK_ROWS_MAX = 1_024, 65_536
 
@@ -146,6 +148,11 @@ class Staging:
     def read_record(self, name: str, *kinds: type) -> Any:
         """Read what `write_record` wrote; `kinds` are the allowed classes."""
         return from_bytes(self.read(name), kinds)
+
+    def read_one(self, name: str, kind: type[_Record], *parts: type) -> _Record:
+        """Read a record of one class, whose fields may be of the others."""
+        record: _Record = self.read_record(name, kind, *parts)
+        return record
 
     def write_array(self, name: str, array: npt.NDArray[Any]) -> None:
         """Write one array."""

@@ -251,35 +251,17 @@ def _by_mean(given: _Attacked) -> Guesser:
 
 def closest_in_group(values: FloatArray, groups: IntArray, asked: FloatArray, asked_groups: IntArray) -> IntArray:
     """For each number asked, the row of the closest value of its group; equally close: the lower row."""
-    n = len(values)
-    # Values and numbers asked in one order, by group; equal ones: values first, the lower row first.
-    number = np.concatenate([values, asked])
-    where = np.concatenate([groups, asked_groups])
-    asks = np.arange(len(number)) >= n
-    order = np.lexsort((np.arange(len(number)), asks, number, where))
-    place = np.arange(len(order))
-    is_value = order < n
-    # A run of equal values of one group is known by its first, the lowest row.
-    new_run = (
-        is_value
-        & np.r_[
-            True, (number[order][1:] != number[order][:-1]) | (where[order][1:] != where[order][:-1]) | ~is_value[:-1]
-        ]
-    )
-    before = np.maximum.accumulate(np.where(new_run, place, -1))
-    after = np.minimum.accumulate(np.where(new_run, place, len(order))[::-1])[::-1]
-    at = place[~is_value]
-    query = order[at]
-    rows = []
-    for found in (before[at], after[at]):
-        inside = (found >= 0) & (found < len(order))
-        row = order[np.where(inside, found, 0)]
-        fits = inside & (where[row] == where[query])
-        rows.append((row, np.where(fits, np.abs(number[row] - number[query]), np.inf)))
-    (low, below), (high, above) = rows
-    out = np.empty(len(asked), dtype=np.int64)
-    out[query - n] = np.where((above < below) | ((above == below) & (high < low)), high, low)
-    return out
+    # Values and numbers asked as places among all, group by group; a run of equal ones begins with the lowest row.
+    known, places = np.unique(np.concatenate([values, asked]), return_inverse=True)
+    keys = np.concatenate([groups, asked_groups]) * len(known) + places.reshape(-1)
+    order = np.argsort(keys[: len(values)], kind="stable")
+    ordered = keys[order]
+    above = np.searchsorted(ordered, keys[len(values) :])
+    below = np.searchsorted(ordered, ordered[above - 1])
+    low, high = (order[np.minimum(at, len(order) - 1)] for at in (below, above))
+    # At the ends of all these may be any record; what is of another group is no candidate.
+    under, over = (np.where(groups[row] == asked_groups, np.abs(values[row] - asked), np.inf) for row in (low, high))
+    return np.where((over < under) | ((over == under) & (high < low)), high, low)
 
 
 def _by_moments(given: _Attacked) -> Guesser:

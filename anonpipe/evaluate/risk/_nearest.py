@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from anonpipe.errors import InputError
-from anonpipe.kernels.points import LARGEST, squared_distance
+from anonpipe.kernels.points import LARGEST, keep_nearer, squared_distance
 from anonpipe.kernels.remaining import halve
 from anonpipe.types import Float32Array, FloatArray, IntArray
 
@@ -286,7 +286,7 @@ def _first_borders(
         begin, found = first[q] * TILE, 0
         for row in order[begin : begin + max(_TRIED, 2 * count)]:
             if row != without[q]:
-                _keep(rows[q], squared[q], row, squared_distance(features[row], queries[q]))
+                keep_nearer(rows[q], squared[q], row, squared_distance(features[row], queries[q]))
                 found += 1
         squared[q] = np.nextafter(squared[q, count - 1], np.inf) if found >= count else np.inf
         rows[q] = -1
@@ -320,7 +320,7 @@ def _keep_nearer(
                 q = found[at]
                 if estimates[at] + norm > limits[at] or row == without[q]:
                     continue
-                if _keep(rows[q], squared[q], row, squared_distance(features[row], queries[q])):
+                if keep_nearer(rows[q], squared[q], row, squared_distance(features[row], queries[q])):
                     limits[at] = squared[q, last] * slope + shift[q]
 
 
@@ -331,21 +331,6 @@ def _any_within(estimates: Float32Array, norm: float, limits: Float32Array) -> b
     for at in range(estimates.shape[0]):
         within += np.int32(estimates[at] + norm <= limits[at])
     return bool(within)
-
-
-@nb.njit(cache=True, nogil=True)
-def _keep(rows: IntArray, squared: FloatArray, row: int, distance: float) -> bool:
-    """Put a row at its place if it is nearer than the last that is kept, or as near and lower; whether it was."""
-    at = rows.shape[0] - 1
-    if distance > squared[at] or (distance == squared[at] and row > rows[at] >= 0):
-        return False
-    while at > 0 and (distance < squared[at - 1] or (distance == squared[at - 1] and row < rows[at - 1])):
-        squared[at] = squared[at - 1]
-        rows[at] = rows[at - 1]
-        at -= 1
-    squared[at] = distance
-    rows[at] = row
-    return True
 
 
 # --- Values as ranks in their own table -------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import numba as nb
 import numpy as np
 from pydantic import Field
 
-from anonpipe.kernels.points import gather_columns, squared_distance, squared_distances
+from anonpipe.kernels.points import by_first_row, gather_columns, squared_distance, squared_distances
 from anonpipe.methods.grouping._classes import diagonal, jensen_shannon
 from anonpipe.methods.grouping._spanning_tree import cut_by_ratio, drop_outside, shortest_tree, smallest
 from anonpipe.methods.options import ClassGroupingOptions
@@ -56,7 +56,7 @@ def crest(
     if neighbours is None:
         neighbours = min(max(2, k), MOST_NEIGHBOURS)
     tree = class_tree(features, classes, class_shares, neighbours, float(alpha), diagonal(features))
-    return np.asarray(cut_by_ratio(*tree, k, classes, class_shares))
+    return by_first_row(cut_by_ratio(*tree, k, classes, class_shares))
 
 
 # --- A spanning tree whose edges are short and whose neighbourhoods mix the classes -----------------------------------
@@ -313,7 +313,7 @@ def crest_partial(
     number is cut first. An edge of length 0 is cut only where no other is removable. Labels are in the order of lowest
     rows. The paper calls this "partial CAMP-CREST" (eq. 7 and 9).
     """
-    return np.asarray(cut_by_ratio(*shortest_tree(features), k, classes, class_shares))
+    return by_first_row(cut_by_ratio(*shortest_tree(features), k, classes, class_shares))
 
 
 METHODS = (

@@ -15,6 +15,7 @@ from anonpipe.kernels.points import (
     checked_features,
     dot,
     gather_columns,
+    keep_nearer,
     mix,
     principal_direction,
     sort_groups,
@@ -144,7 +145,7 @@ def _search(features: FloatArray, labels: IntArray, k: int, effort: Effort, bloc
 
 def _keep_better(groups: SearchGroups, before: IntArray, parts: FloatArray) -> None:
     """In every region the better groups of those before, whose scatter is `parts`, and those now."""
-    groups.home[:] = combine(before, parts, groups.home, group_scatter(groups))
+    groups.home[:] = by_first_row(combine(before, parts, groups.home, group_scatter(groups)))
     _settle(groups)
 
 
@@ -693,18 +694,10 @@ def near_records(features: FloatArray, count: int, block: int) -> ListArray:
 @nb.njit(cache=True, nogil=True)
 def _offer(near: ListArray, distances: FloatArray, other: int, distance: float) -> None:
     """Put `other` into one point's sorted list if it belongs there and is not in it."""
-    at = near.shape[0] - 1
-    if distance > distances[at] or (distance == distances[at] and other >= near[at] >= 0):
-        return
     for known in near:
         if known == other:
             return
-    while at > 0 and (distance < distances[at - 1] or (distance == distances[at - 1] and other < near[at - 1])):
-        distances[at] = distances[at - 1]
-        near[at] = near[at - 1]
-        at -= 1
-    distances[at] = distance
-    near[at] = other
+    keep_nearer(near, distances, other, distance)
 
 
 @nb.njit(cache=True, nogil=True)
@@ -814,7 +807,7 @@ def _root_of(parent: IntArray, node: int) -> int:
 
 @nb.njit(cache=True, nogil=True)
 def combine(first: IntArray, first_scatter: FloatArray, second: IntArray, second_scatter: FloatArray) -> IntArray:
-    """Labels (n,) that are in every region those of the better of two groupings.
+    """Groups (n,) that are in every region those of the better of two groupings, numbered through.
 
     A region is a smallest set of records that both groupings divide into whole groups: the connected parts of the graph
     of all groups, in which two are joined that share a record. So each choice leaves whole groups. The idea is that of
@@ -830,13 +823,7 @@ def combine(first: IntArray, first_scatter: FloatArray, second: IntArray, second
         gain[_root_of(parent, g)] += first_scatter[g]
     for g in range(second_scatter.shape[0]):
         gain[_root_of(parent, offset + g)] -= second_scatter[g]
-    number = np.full(parent.shape[0], -1, dtype=np.int64)
     labels = np.empty_like(first)
-    count = 0
     for i in range(first.shape[0]):
-        g = offset + second[i] if gain[_root_of(parent, first[i])] > 0.0 else first[i]
-        if number[g] < 0:
-            number[g] = count
-            count += 1
-        labels[i] = number[g]
+        labels[i] = offset + second[i] if gain[_root_of(parent, first[i])] > 0.0 else first[i]
     return labels

@@ -13,7 +13,7 @@ import numba as nb
 import numpy as np
 from pydantic import Field
 
-from anonpipe.kernels.points import ascending, gather_columns, sort_groups, squared_distances
+from anonpipe.kernels.points import ascending, by_first_row, gather_columns, sort_groups, squared_distances
 from anonpipe.methods.grouping._classes import jensen_shannon, rounded, total_variation
 from anonpipe.methods.grouping._md import diameter_fixed
 from anonpipe.methods.grouping._mdav import outermost_group
@@ -78,7 +78,7 @@ def drop_outside(outside: FloatArray, ids: IntArray, key: FloatArray, link: IntA
 def _cut_longest(
     parent: IntArray, length: FloatArray, joined: IntArray, k: int, classes: IntArray, shares: FloatArray, t: float
 ) -> IntArray:
-    """Labels (n,) of the parts when the longest removable edge is cut again and again; see `mst_t_close`."""
+    """Parts (n,), by their tops, when the longest removable edge is cut again and again; see `mst_t_close`."""
     # Sizes and class counts are held for the part of each vertex's subtree that still hangs together. A cut walks up to
     # the root of its group, which never takes more than building the tree.
     below, size = np.zeros((parent.shape[0], shares.shape[0])), np.zeros(parent.shape[0])
@@ -107,31 +107,23 @@ def _cut_longest(
             size[u] -= size[v]
             for c in range(above.shape[0]):
                 below[u, c] -= below[v, c]
-    return _label_parts(parent, joined, cut)
+    return _tops(parent, joined, cut)
 
 
 @nb.njit(cache=True, nogil=True)
-def _label_parts(parent: IntArray, joined: IntArray, cut: BoolArray) -> IntArray:
-    """Labels of the parts that stay when the edges of `cut` vertices are gone, in the order of their lowest rows."""
+def _tops(parent: IntArray, joined: IntArray, cut: BoolArray) -> IntArray:
+    """The top of the part that each vertex is in (n,) when the edges of `cut` vertices are gone."""
     top = np.empty(parent.shape[0], dtype=np.int64)
     for v in joined:
         top[v] = v if parent[v] < 0 or cut[v] else top[parent[v]]
-    names = np.full(parent.shape[0], -1)
-    labels = np.empty(parent.shape[0], dtype=np.int64)
-    groups = 0
-    for v in range(parent.shape[0]):
-        if names[top[v]] < 0:
-            names[top[v]] = groups
-            groups += 1
-        labels[v] = names[top[v]]
-    return labels
+    return top
 
 
 @nb.njit(cache=True, nogil=True)
 def cut_by_ratio(
     parent: IntArray, length: FloatArray, joined: IntArray, k: int, classes: IntArray, shares: FloatArray
 ) -> IntArray:
-    """Labels (n,) of the parts when the removable edge of least divergence/length ratio is cut again and again."""
+    """Parts (n,), by their tops, when the removable edge of least divergence/length ratio is cut again and again."""
     # The ratio of an edge depends on its own group only, so that groups are cut one by one, each from a stretch of
     # `members` where parents come before their children. An edge that is not removable never becomes so again.
     n = parent.shape[0]
@@ -154,7 +146,7 @@ def cut_by_ratio(
         middle = low + _part_stretch(parent, group, best, inside)
         stretches.append((low, middle))
         stretches.append((middle, high))
-    return _label_parts(parent, joined, cut)
+    return _tops(parent, joined, cut)
 
 
 @nb.njit(cache=True, nogil=True)
@@ -222,7 +214,7 @@ def mst(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     (`mst_d`). Labels are in the order of lowest rows.
     """
     one_class = np.zeros(len(features), dtype=np.int64)
-    return np.asarray(_cut_longest(*shortest_tree(features), k, one_class, np.ones(1), 1.0))
+    return by_first_row(_cut_longest(*shortest_tree(features), k, one_class, np.ones(1), 1.0))
 
 
 def mst_d(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
@@ -255,7 +247,7 @@ def mst_t_close(
     The authors change t from table to table; 1 allows any. Shares in a group of k records come in steps of 1/k and name
     k classes at most: a t much under 1/k, or few records for many classes, makes groups far larger than k.
     """
-    return np.asarray(_cut_longest(*shortest_tree(features), k, classes, class_shares, t))
+    return by_first_row(_cut_longest(*shortest_tree(features), k, classes, class_shares, t))
 
 
 # --- Forests of trees of k or more records (µ-Approx) -----------------------------------------------------------------

@@ -29,12 +29,8 @@ class DrawnSample:
 
     def merge(self, other: Self) -> Self:
         """Of both samples the records with the smallest keys."""
-        return self._first(
-            self.size,
-            np.concatenate([self.keys, other.keys]),
-            np.concatenate([self.scores, other.scores]),
-            np.concatenate([self.codes, other.codes]),
-        )
+        both = (np.concatenate([getattr(part, name) for part in (self, other)]) for name in ("keys", "scores", "codes"))
+        return self._first(self.size, *both)
 
     @classmethod
     def of(cls, scores: FloatArray, codes: IntArray, size: int, rows: int, rng: np.random.Generator) -> Self:

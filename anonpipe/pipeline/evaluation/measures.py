@@ -169,8 +169,7 @@ def _switched_off(job: Job) -> tuple[NotChecked, ...]:
 
 def load_assessment(work: Work) -> Assessment:
     """What `save_assessment` kept."""
-    assessment: Assessment = work.staging.read_record(_WHOLE, *RECORDS)
-    return assessment
+    return work.staging.read_one(_WHOLE, Assessment, *RECORDS)
 
 
 def _file(index: int) -> str:

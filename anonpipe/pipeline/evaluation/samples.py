@@ -486,14 +486,12 @@ def read_predicates(work: Work) -> dict[str, Predicates]:
 
 def read_queries(work: Work) -> Queries:
     """The records that are looked for."""
-    found: Queries = work.staging.read_record(_QUERIES, Queries)
-    return found
+    return work.staging.read_one(_QUERIES, Queries)
 
 
 def read_units(work: Work) -> AskedUnits:
     """Their units."""
-    found: AskedUnits = work.staging.read_record(_UNITS, AskedUnits, UnitRows)
-    return found
+    return work.staging.read_one(_UNITS, AskedUnits, UnitRows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -513,7 +511,4 @@ class GuessedCells:
 
 def read_guessed(work: Work) -> GuessedCells | None:
     """Whose columns are guessed; None where the hold-out is too small for a control, or there is none."""
-    if not work.staging.has(_GUESSED):
-        return None
-    found: GuessedCells = work.staging.read_record(_GUESSED, GuessedCells)
-    return found
+    return work.staging.read_one(_GUESSED, GuessedCells) if work.staging.has(_GUESSED) else None

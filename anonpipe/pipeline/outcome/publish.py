@@ -270,8 +270,7 @@ def check_overlaps(run: Run) -> None:
 
 def _read_overlaps(run: Run) -> Overlaps:
     """The overlaps that `check_overlaps` wrote."""
-    overlaps: Overlaps = run.staging.read_record(_FILE, Overlaps) if run.staging.has(_FILE) else Overlaps()
-    return overlaps
+    return run.staging.read_one(_FILE, Overlaps) if run.staging.has(_FILE) else Overlaps()
 
 
 def has_overlaps(run: Run) -> bool:

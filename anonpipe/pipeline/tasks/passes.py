@@ -80,8 +80,7 @@ class PassTask:
     @classmethod
     def read(cls, work: Work, stage: str) -> PassTask:
         """Read it."""
-        task: PassTask = work.staging.read_record(f"{FOLDER}/{stage}.record", PassTask)
-        return task
+        return work.staging.read_one(f"{FOLDER}/{stage}.record", PassTask)
 
 
 _SHARED = "shared"  # The record of what the passes have left that copies of a release share

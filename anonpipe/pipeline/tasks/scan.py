@@ -180,8 +180,7 @@ def _first_pass(work: Work, index: int) -> tuple[Contents, tuple[int, int]]:
 
 def unit_contents(work: Work, index: int) -> Contents:
     """The keyed contents of a scanned input split."""
-    contents: Contents = work.staging.read_record(_CONTENTS.format(index), Contents)
-    return contents
+    return work.staging.read_one(_CONTENTS.format(index), Contents)
 
 
 def route_keys(work: Work, contents: Contents) -> npt.NDArray[np.uint64]:

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anonpipe.errors import AnonpipeError
-from anonpipe.kernels.points import mix, sort_groups
+from anonpipe.kernels.points import by_first_row, mix, sort_groups
 from anonpipe.methods.grouping import cluster, information_loss, refine
 from anonpipe.methods.grouping._refine import (
     EVERY,
@@ -292,7 +292,7 @@ def test_combine_takes_the_better_of_every_region(seed, k, n_regions):
         if rng.random() < 0.8:
             other[rows] = rng.permutation(other[rows])
     first, second = open_groups(features, labels, k), open_groups(features, other, k)
-    combined = combine(labels, group_scatter(first), other, group_scatter(second))
+    combined = by_first_row(combine(labels, group_scatter(first), other, group_scatter(second)))
     twin = np.array(naive.combine(features, labels.tolist(), other.tolist()))
     assert len(set(zip(combined.tolist(), twin.tolist(), strict=True))) == combined.max() + 1 == twin.max() + 1
     assert k <= np.bincount(combined).min() <= np.bincount(combined).max() < 2 * k
