@@ -475,6 +475,19 @@ def test_table_that_cannot_work_is_refused_before_any_work(tmp_path, text):
     assert small.CANARY not in str(caught.value) and not any(path.is_dir() for path in small.stagings())
 
 
+@pytest.mark.parametrize(("row", "values"), [(3, 0), (3, 6), (1, 0)])
+def test_a_column_that_few_units_have_in_a_row_is_null_there(tmp_path, row, values):
+    table = panel(1200, numbers=(3,))
+    in_row = table.sort_values(["person", "year"]).groupby("person").cumcount().reindex(table.index) == row - 1
+    table["pension"] = table["pension"].fillna(100.0).where(~in_row | (np.cumsum(in_row) <= values))
+    job = whole(tmp_path, table, gates={"covariance": 0.2}, measure=small.OFF)
+    done = small.run(job)
+    assert done.version is not None and f"'pension (row {row})'" in str(done.warnings), done.verdict
+    rows = small.released(job).to_pandas().sort_values(["person", "year"], kind="stable")
+    place = rows.groupby("person").cumcount() + 1
+    assert rows["pension"].isna().equals(place == row)
+
+
 def test_rules_hold_for_every_row():
     job = parse_job(
         {
@@ -645,6 +658,18 @@ def test_init_asks_whether_units_come_out_whole(tmp_path):
     assert "QUESTION: are units to come out whole" in text and text.count("    level: unit  # CHECK") == 2
     job = parse_job(yaml.safe_load(uncommented(text, '  order: "year"')))
     assert job.whole_release and [name for name, column in job.columns.items() if column.level] == ["born", "sex"]
+
+
+def test_init_says_that_a_status_is_one_of_a_unit(tmp_path):
+    table, rng = panel(300), np.random.default_rng(5)
+    person = table["person"].str[-4:].astype(int)
+    table["months"] = rng.uniform(1, 90, 300).round(1)[person]
+    table["event"] = rng.choice(["Dead", "Alive"], 300)[person]
+    data = small.write_table(tmp_path, pa.Table.from_pandas(table, preserve_index=False))
+    text = uncommented(propose_job(data, str(tmp_path / "out"), 5), '  order: "year"')
+    job = parse_job(yaml.safe_load(text.replace("event: []", "event: [Dead]")))
+    assert job.columns["event"].role == "survival_status" and job.columns["event"].level == "unit"
+    assert '"event"' not in text.partition("all rows of a unit have one value of")[2].partition("differ.")[0]
 
 
 @pytest.mark.parametrize("wave", ["2 years", "2 years, texts", "age"])

@@ -391,11 +391,14 @@ def check_scan(
         problems += _problems(name, columns[name], scanned)
         warnings += _warnings(name, columns[name], scanned, 1 if name in remedied else k, zones.get(name, "UTC"))
     warnings += by_column(_moved(columns, scan.columns))
-    dummies = sum(feature_width(columns[name], part) for name, part in scan.columns.items() if part.counts is not None)
-    if dummies > MOST_DUMMIES:
+    dummies = {
+        name: feature_width(columns[name], part) for name, part in scan.columns.items() if part.counts is not None
+    }
+    if (total := sum(dummies.values())) > MOST_DUMMIES:
+        most = ", ".join(f"{name!r} ({dummies[name]})" for name in sorted(dummies, key=lambda name: -dummies[name])[:3])
         problems.append(
-            f"the masked categories make {dummies} feature columns, more than {MOST_DUMMIES}; "
-            "drop or coarsen the columns with most categories"
+            f"the masked categories make {total} feature columns, more than {MOST_DUMMIES}; "
+            f"drop or coarsen the columns with most categories: {most}"
         )
     if problems:
         raise InputError("\n".join(problems))

@@ -32,6 +32,7 @@ class UnitLayout:
     linked: bool = False  # Records are rows instead, and linked into units after the mask
     averaged: tuple[str, ...] = ()  # Of linked rows the columns whose mean in the unit is known
     timed: bool = False  # Whether a category says at which times a unit has rows: their order and number follow
+    empty: tuple[str, ...] = ()  # Columns side by side that are null in the release, as few units have a value
 
     @property
     def most(self) -> int:
@@ -39,7 +40,11 @@ class UnitLayout:
         return self.numbers[-1]
 
     def wide_names(self, name: str) -> list[str]:
-        """The columns side by side of a column that differs within a unit; else the column."""
+        """The columns side by side, but for empty ones, of a column that differs within a unit; else the column."""
+        return [side for side in self.sides(name) if side not in self.empty]
+
+    def sides(self, name: str) -> list[str]:
+        """`wide_names` with the empty ones."""
         several = name in self.of_row and not self.linked
         return [row_name(name, at) for at in range(1, self.most + 1)] if several else [name]
 
@@ -143,7 +148,7 @@ def _structure(job: Job, layout: UnitLayout) -> list[str]:
     masked = [name for name in layout.of_row if columns[name].role.synthesized and name not in computed]
     for at in range(layout.numbers[0] + 1, layout.most + 1):
         there = [f"`{row_name(name, at)}` is not null" for name in masked if name in layout.complete]
-        absent = [f"`{row_name(name, at)}` is null" for name in masked]
+        absent = [f"`{side}` is null" for name in masked if (side := row_name(name, at)) not in layout.empty]
         fewer = [number for number in layout.numbers if number < at]
         if there:
             texts.append(f"if `{ROWS}` in {_numbers(layout, at)} then {' and '.join(there)}")

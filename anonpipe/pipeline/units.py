@@ -125,6 +125,9 @@ class Folded:
             units = f"{plural(gone, 'unit')} with fewer rows than {fewest} and " if gone else ""
             lost = f"{units}{plural(cut, 'row')} of longer units left out"
             found.append(f"numbers of rows that few units have are not released: {lost}")
+        if self.layout.empty:
+            empty = ", ".join(map(repr, self.layout.empty))
+            found.append(f"fewer than 2 k units have a value in these columns, which are null in the release: {empty}")
         for number, done in (
             (self.moved, "moved to the nearest common ones"),
             (self.left_out, "left out, as a rule ties them to other columns"),
@@ -189,6 +192,7 @@ class _Facts:
     shares: Mapping[str, FloatArray]  # Of the categories of columns that have some
     ones: Mapping[str, Any]  # Of binary columns the larger value, which counts as 1
     times: _Times | None  # None where there are none, or many
+    present: Mapping[str, IntArray]  # Of columns that differ within units: the units with a value in each row
 
     @classmethod
     def of(cls, job: Job, paths: Sequence[Path], key: bytes, names: Sequence[str]) -> _Facts:
@@ -198,11 +202,16 @@ class _Facts:
         times = _Times.none() if order in of_row and job.columns[order].role is Role.MASKED else None
         coded = [name for name in names if job.columns[name].kind.coded and job.columns[name].kind is not Kind.ORDINAL]
         counts: dict[str, list[pa.Table]] = {name: [] for name in coded}
+        present = dict.fromkeys(of_row, np.zeros(0, dtype=np.int64))
         for path in paths:
             bucket = _Bucket.read(job, path, key)
             sizes = added(sizes, np.bincount(bucket.sizes))
             times = times and times.merge(bucket.times(str(order)))
             found += np.array([bucket.differing_and_nulls(name) for name in names]).reshape(-1, 2)
+            place = places(bucket.sizes)[1]
+            for name in of_row:
+                there = bucket.rows.column(name).is_valid().to_numpy(zero_copy_only=False)
+                present[name] = added(present[name], np.bincount(place[there]))
             for name in coded:
                 counts[name].append(bucket.values_of(name, name in of_unit))
         found_in = {name: pa.concat_tables(each).group_by("value") for name, each in counts.items()}
@@ -211,7 +220,14 @@ class _Facts:
         binary = [name for name in of_row if job.columns[name].kind is Kind.BINARY]
         ones = {name: one for name in binary if (one := pc.max(summed[name]["value"]).as_py()) is not None}
         by_name = {name: (int(a), int(b)) for name, (a, b) in zip(names, found, strict=True)}
-        return cls(sizes, by_name, shares, ones, times)
+        return cls(sizes, by_name, shares, ones, times, present)
+
+    def empty(self, job: Job, most: int) -> tuple[str, ...]:
+        """Columns side by side in which fewer than 2 k units have a value, and which no rule names."""
+        ruled = {name for rule in job.parsed_rules for name in rule.names}
+        rows = {name: np.append(each, np.zeros(most, dtype=np.int64))[:most] for name, each in self.present.items()}
+        few = {name: np.flatnonzero(each < 2 * job.k) + 1 for name, each in rows.items() if name not in ruled}
+        return tuple(row_name(name, at) for name, each in few.items() if len(each) < most for at in each.tolist())
 
 
 def _common_shares(counts: IntArray, k: int) -> FloatArray:
@@ -367,8 +383,9 @@ class _Bucket:
             columns[TIMES] = pa.array(code + 1)
         columns |= {name: self.rows.column(name).take(pa.array(starts)) for name in layout.of_unit}
         for name in layout.of_row:
-            for at, side in enumerate(layout.wide_names(name)):
-                columns[side] = self.rows.column(name).take(pa.array(starts + at, mask=number <= at))
+            for at, side in enumerate(layout.sides(name)):
+                if side not in layout.empty:
+                    columns[side] = self.rows.column(name).take(pa.array(starts + at, mask=number <= at))
         if table is not None:
             for at, side in enumerate(layout.wide_names(str(layout.order))):
                 columns[side] = table.values.take(pa.array(table.rows[code, at], mask=number <= at))
@@ -592,7 +609,7 @@ def _dimension(made: Job, layout: UnitLayout, facts: _Facts, own: Mapping[str, F
     every = 1.0 - np.cumsum([0.0, *own[ROWS][:-1]])  # Units that have each number of rows, or more
     base = {linked.before_name(name): (name, 1.0) for name in layout.of_row}
     for name in (*layout.of_unit, *layout.of_row):
-        for at, side in enumerate(layout.wide_names(name), start=1):
+        for at, side in enumerate(layout.sides(name), start=1):
             base[side] = name, 1.0 if layout.linked else float(every[np.searchsorted(layout.numbers, at)])
     rows, numbers, attributes = int(facts.sizes @ np.arange(len(facts.sizes))), 0, []
     for name, column in made.columns.items():
@@ -617,8 +634,10 @@ def _forms(job: Job, facts: _Facts, averaged: tuple[str, ...]) -> Iterator[_Form
     if wide := fits_side_by_side(job, most, units):
         known = _numbers(job, facts.sizes)
         if facts.times and (table := _timetable(job, facts.times, known)):
-            yield _Form.of(job, facts, UnitLayout(*columns, table.numbers, complete, timed=True), table)
-        yield _Form.of(job, facts, UnitLayout(*columns, known, complete), None)
+            layout = UnitLayout(*columns, table.numbers, complete, timed=True)
+            yield _Form.of(job, facts, replace(layout, empty=facts.empty(job, layout.most)), table)
+        layout = UnitLayout(*columns, known, complete, empty=facts.empty(job, known[-1]))
+        yield _Form.of(job, facts, layout, None)
     if wide and not (job.mask and MASKERS[job.mask.method].grouped):  # others count rows, not units
         return
     try:
@@ -672,8 +691,15 @@ def sums_of_records(names: Sequence[str], layout: UnitLayout, records: pa.Record
     if layout.linked:
         values = [numbers(records.column(name)) for name in names]
         return row_sums(values, records.column(linked.ROW).to_numpy() == 1)
-    sides = [np.stack([numbers(records.column(side)) for side in layout.wide_names(name)], axis=1) for name in names]
+    sides = [np.stack([numbers(side) for side in side_by_side(records, layout, name)], axis=1) for name in names]
     return row_sums([each.ravel() for each in sides], np.arange(len(records) * layout.most) % layout.most == 0)
+
+
+def side_by_side(records: pa.RecordBatch, layout: UnitLayout, name: str) -> list[pa.Array]:
+    """A column in each row of the units; nulls where the layout has none."""
+    kind = records.schema.field(layout.wide_names(name)[0]).type
+    none = pa.nulls(len(records), kind)
+    return [none if side in layout.empty else records.column(side) for side in layout.sides(name)]
 
 
 def row_sums(columns: Sequence[FloatArray], first: BoolArray) -> FloatArray:

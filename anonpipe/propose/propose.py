@@ -120,8 +120,8 @@ def propose_job(
     if chosen.mask is not None:  # weights are those of distances
         guesses = {name: replace(guessed, weight=None) for name, guessed in guesses.items()}
     measurable = method_choice.strata_measurable(looks, guesses, rows)
-    masked = [look for look in looks if guesses[look.name].role.synthesized]
-    constant = [look.name for look in masked if unit is not None and agree(look.codes, *pairs_of(unit.codes))]
+    kept = [look for look in looks if guesses[look.name].role.released]
+    constant = [look.name for look in kept if unit is not None and agree(look.codes, *pairs_of(unit.codes))]
     name = None if unit is None else unit.name
     chosen = replace(chosen, strata_measurable=measurable, unit=name, constant=tuple(constant), order=order, text=text)
     rules = propose_rules(looks, guesses, order)

@@ -46,6 +46,7 @@ PLACED = 0.25
 # 1,000 draws: 1.5 to 1.8 without correlation, less with it)
 RANKED = 2.0
 
+_FEW = 20  # Records of a pair: where fewer have both values, the release may have none with both
 REACHED = 1e-4  # Probability that decoding alone moves one of a run's covariances beyond `ComparedMoments.reach`
 
 MOST_KEPT = 0.9  # Share of records, beyond chance, from which on a mask has left them as they were
@@ -385,8 +386,9 @@ class ComparedMoments:
 
     @cached_property
     def covariance_off(self) -> FloatArray:
-        """Differences of covariances beyond what is known of them, in standard deviations."""
+        """Differences of covariances beyond what is known of them, in standard deviations; none of a few records."""
         beyond = _beyond(self.released.covariance, self.covariance, *(() if self._grouped else self._known))
+        beyond[(self.original.n < 2) | (self.original.n < _FEW) & (self.released.n < 2)] = 0.0
         return np.asarray(beyond / np.outer(self.scale, self.scale))
 
     @property

@@ -287,6 +287,7 @@ def test_what_is_refused_is_refused_in_any_row(values, column, message, held_out
         ([1.0, None, None], Column(kind="continuous", missing="error"), "2 rows with a null"),
         (["a", "b", "CANARY"], Column(kind="categorical", levels=("a", "b")), "1 row whose value is not among"),
         (["a", "b", "CANARY"], Column(kind="binary"), "declared binary and holds 3"),
+        ([str(at // 9) for at in range(4500)], Column(kind="categorical"), r"with most categories: 'x' \(\d+\)"),
     ],
 )
 def test_input_that_cannot_be_anonymised_is_refused(values, column, message):

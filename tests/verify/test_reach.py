@@ -61,6 +61,15 @@ def test_awkward_tables_are_released(rows, nulls):
     assert failed(verdict) == set()
 
 
+def test_columns_that_no_record_has_both_of_are_released():
+    """Of smokers alone the cigarettes, of those who quit alone the year: no covariance is to be kept."""
+    frame = table(3000)
+    asked = np.random.default_rng(1).choice(3, len(frame), p=[0.3, 0.3, 0.4])
+    frame["x"], frame["fives"] = frame["x"].where(asked == 0), frame["fives"].where(asked == 1)
+    _, verdict, _ = anonymize(frame, job())
+    assert failed(verdict) == set()
+
+
 @pytest.mark.parametrize("column", ["x", "zeros", "fives", "a"])
 @pytest.mark.parametrize(("rows", "nulls"), [(300, 0.0), (300, 0.2)])
 def test_a_column_that_is_shuffled_after_decoding_is_refused(monkeypatch, column, rows, nulls):

@@ -25,7 +25,15 @@ from anonpipe.pipeline.arrays import FILES, UNFOLDED
 from anonpipe.pipeline.context import Fitted, Work
 from anonpipe.pipeline.cut import Cut
 from anonpipe.pipeline.tasks.write import Hashing, written_files
-from anonpipe.pipeline.units import SUMS, Folded, added, correlations_of_rows, row_sums, sums_of_records
+from anonpipe.pipeline.units import (
+    SUMS,
+    Folded,
+    added,
+    correlations_of_rows,
+    row_sums,
+    side_by_side,
+    sums_of_records,
+)
 from anonpipe.report.compared import finite
 from anonpipe.report.content import UnitsPart
 from anonpipe.storage.release import describe_schema, sha256
@@ -97,7 +105,7 @@ def to_long(records: pa.RecordBatch, layout: UnitLayout, schema: pa.Schema, befo
         if field.name == layout.unit:
             columns.append(pa.array(before + record + 1))
             continue
-        sides = [records.column(side) for side in layout.wide_names(field.name)]
+        sides = side_by_side(records, layout, field.name)
         whole = pa.chunked_array(sides).unify_dictionaries().combine_chunks()
         columns.append(whole.take(pa.array(record + (place * len(records) if len(sides) > 1 else 0))))
     return pa.RecordBatch.from_arrays(columns, schema=schema)
@@ -157,9 +165,9 @@ def _agree(layout: UnitLayout, table: pa.Table, records: pa.RecordBatch, number:
     place[order] = places(number)[1]
     once = (_same(table.column(name), records.column(name).take(pa.array(of))) for name in layout.of_unit)
     of_rows = (
-        _same(table.column(name).filter(pa.array(place == at)), records.column(side).filter(pa.array(number > at)))
+        _same(table.column(name).filter(pa.array(place == at)), side.filter(pa.array(number > at)))
         for name in layout.of_row
-        for at, side in enumerate(layout.wide_names(name))
+        for at, side in enumerate(side_by_side(records, layout, name))
     )
     return all(once) and all(of_rows)
 
