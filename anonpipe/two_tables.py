@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import reduce
-from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,6 +20,7 @@ from anonpipe.encoding.disclosure import counted_rows, key_frequencies, with_nul
 from anonpipe.encoding.row_hash import added, counted, looked_up, row_numbers
 from anonpipe.encoding.scan import merge_scans, scan_batch
 from anonpipe.encoding.values import is_date, is_number, is_supported, plain, plain_type
+from anonpipe.environment import package_versions
 from anonpipe.errors import InputError, JobError
 from anonpipe.evaluate import risk, utility
 from anonpipe.evaluate.measurement import Reason
@@ -135,7 +135,7 @@ def _evaluated(tables: Tables, job: Job | None, paired: bool, k: int | None) -> 
         rows=rows[1],
         k=least,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
-        anonpipe=version("anonpipe"),
+        anonpipe=package_versions()["anonpipe"],
         warnings=warnings,
         pictured=len(before),
     )

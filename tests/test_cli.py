@@ -143,7 +143,8 @@ def test_from_init_to_verify(call, tmp_path):
     assert answer.code == 0 and "1 file, 700 rows" in answer.out
     first = os.readlink(tmp_path / "out" / "release")
 
-    changed = ("--set", "k=6", "--set", "mask.tails=t")
+    quick = [f"mask.{name}={count}" for name, count in (("components", 3), ("classes", 2), ("iterations", 3))]
+    changed = [f"--set={text}" for text in ("k=6", "mask.tails=t", *quick)]  # without the search that was just made
     for form in ("--workers=1", "--quiet", "--json"):
         answer = call("plan", job, *changed, form)
         assert "the run will be refused: the same records were released at" in answer.out and answer.code == 2

@@ -7,7 +7,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from difflib import get_close_matches
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ import pyarrow.parquet as pq
 from anonpipe.compare._results import DISTRIBUTIONS, FURTHEST, Study, summarise
 from anonpipe.compare._settings import DEFAULT_K, DEFAULT_METHODS, Setting, digest_of, grid
 from anonpipe.engine import Task, TaskResult, account
+from anonpipe.environment import package_versions
 from anonpipe.errors import EngineError, JobError, OutputError
 from anonpipe.evaluate import risk, utility
 from anonpipe.evaluate.measurement import Better, Figure, Measurement
@@ -86,7 +86,7 @@ def _name(job: Job) -> str:
 def _kept(job: Job, source: Source, refresh: bool) -> Path:
     """The folder of finished trials of this input as it is now, a private file each; others are deleted."""
     folder = private_home() / "compare" / _name(job)
-    identity = {"input": source.identity(), "version": version("anonpipe")}
+    identity = {"input": source.identity(), "version": package_versions()["anonpipe"]}
     known = folder / "input.json"
     if refresh or not known.exists() or read_json(known) != identity:
         shutil.rmtree(folder, ignore_errors=True)
@@ -114,7 +114,7 @@ def _trials(job: Job, settings: Sequence[Setting], draws: int, staging: Staging)
             continue
         for draw in range(draws):
             # It reads the private copy, and all that it writes lies in the private folder
-            key, runs = digest_of(asked, draw, version("anonpipe")), staging.file("runs")
+            key, runs = digest_of(asked, draw, package_versions()["anonpipe"]), staging.file("runs")
             run = asked.run.model_copy(update={"staging": str(runs), "scheduler": None, "workers": None})
             paths = {"input": str(staging.file("copy.parquet")), "output": str(runs / f"out-{key}")}
             private = asked.model_copy(update={**paths, "run": run})

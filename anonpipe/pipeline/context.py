@@ -173,11 +173,15 @@ class Context:
 
     def call(self, task: Callable[..., Any], *pieces: Any) -> Any:
         """Call a function with the records that its signature names, then with `pieces`."""
-        named = [name for name in signature(task).parameters if name in _RECORDS]
-        return task(*(getattr(self, name) for name in named), *pieces)
+        return task(*(getattr(self, name) for name in _named(task)), *pieces)
 
 
 _RECORDS = ("work", "fitted", "cut", "file_rows")
+
+
+@lru_cache(maxsize=256)
+def _named(task: Callable[..., Any]) -> list[str]:
+    return [name for name in signature(task).parameters if name in _RECORDS]
 
 
 @lru_cache(maxsize=2)

@@ -7,13 +7,12 @@ import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
 from anonpipe import engine, interrupts
 from anonpipe.engine import Executor, Task
-from anonpipe.environment import check_address_space
+from anonpipe.environment import check_address_space, package_versions
 from anonpipe.errors import AnonpipeError, DamagedError, InputError, JobError
 from anonpipe.files import absolute, disk_errors, make_private, write_atomic
 from anonpipe.job.model import Job
@@ -125,7 +124,7 @@ def open_run(
     with contextlib.suppress(OSError, AnonpipeError):  # raw data of crashed runs that were not resumed
         purge(folder, days=job.run.keep_days, but=name)
     with lock(Staging(folder / name)):
-        identity = {"input": source.identity(), "version": version("anonpipe")}
+        identity = {"input": source.identity(), "version": package_versions()["anonpipe"]}
         resumed, why = _crashed_run(roots_of(folder, name), identity) if resume else (None, None)
         for root in roots_of(folder, name):
             if resumed is None or root != resumed:

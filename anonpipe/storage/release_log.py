@@ -18,7 +18,6 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property, lru_cache
 from hashlib import blake2b
-from importlib.metadata import version
 from itertools import repeat
 from operator import itemgetter
 from pathlib import Path
@@ -27,6 +26,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from anonpipe.environment import package_versions
 from anonpipe.errors import AnonpipeError, InputError, OutputError, plural
 from anonpipe.files import why
 from anonpipe.rng import home_key, keyed, private_home
@@ -197,7 +197,7 @@ def _hex(secret: bytes, *parts: str) -> str:
 
 def _job(secret: bytes, digest: str) -> str:
     """A digest of the job and the version of anonpipe, which both determine the noise."""
-    return _hex(secret, "job", digest, version("anonpipe"))
+    return _hex(secret, "job", digest, package_versions()["anonpipe"])
 
 
 @dataclass(frozen=True)

@@ -61,10 +61,11 @@ def write(root: Path, start: str | None, name: str, content: Content) -> None:
 def renamed(root: Path, start: str | None, name: str) -> Iterator[Path]:
     """A draft that is renamed to `name` at the end, if its start is current; a failure leaves nothing."""
     check_start(root, start)
-    for parent in reversed(PurePosixPath(name).parents[:-1]):  # never the staging itself, which may have been removed
-        with contextlib.suppress(FileExistsError):
-            (root / parent).mkdir(mode=0o700)
-            sync_path(root / parent.parent)
+    if not (root / name).parent.is_dir():
+        for parent in reversed(PurePosixPath(name).parents[:-1]):  # never the staging itself: it may have been removed
+            with contextlib.suppress(FileExistsError):
+                (root / parent).mkdir(mode=0o700)
+                sync_path(root / parent.parent)
 
     def place(draft: Path, path: Path) -> None:
         check_start(root, start)

@@ -106,7 +106,8 @@ class Staging:
     def seen(self, name: str) -> str:
         """The name of the file that is read."""
         own, other = self.own(name), name if self.copy else f"{COPIES}/1/{name}"
-        return other if not (self.root / own).exists() and (self.root / other).exists() else own
+        found = os.path.exists
+        return other if not found(f"{self.root}/{own}") and found(f"{self.root}/{other}") else own
 
     def file(self, name: str) -> Path:
         """A file inside the staging."""

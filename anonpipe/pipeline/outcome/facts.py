@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
-from importlib.metadata import version
 from typing import Any
 
 import numpy as np
@@ -139,7 +138,7 @@ def manifest(work: Work, fitted: Fitted, cut: Cut, verdict: Verdict) -> dict[str
     lost = for_recipients(job, load_assessment(work), fitted.coarse_min_rows) + unpreserved_for_recipients(fitted)
     lost += small_strata(fitted) + (() if work.folded is None else (work.folded.left_out_for_recipients(job.k),))
     return {
-        "anonpipe": version("anonpipe"),
+        "anonpipe": package_versions()["anonpipe"],
         "secret_mark": secret_mark(steward_secret()),
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "rows": cut.released * job.release.copies,
