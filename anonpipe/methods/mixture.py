@@ -805,7 +805,7 @@ def correcting_maps(records: GroupStatistics, draws: GroupStatistics) -> AffineM
     inverse = np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0)
     roots = np.sqrt(np.where(used, values, 1.0))
     down = np.where(used[:, :, None], (vectors * inverse[:, :, None] / roots[:, None, :]).transpose(0, 2, 1), 0.0)
-    whitened = np.einsum("gmj,gjh,glh->gml", down, draws.scatters, down)
+    whitened = down @ draws.scatters @ down.transpose(0, 2, 1)
     # Outside the rank the identity stands, so that every matrix has a root.
     whitened += np.einsum("gm,ml->gml", ~used, np.eye(used.shape[1]))
     spread, axes = np.linalg.eigh((whitened + whitened.transpose(0, 2, 1)) / 2)
@@ -815,7 +815,7 @@ def correcting_maps(records: GroupStatistics, draws: GroupStatistics) -> AffineM
         )
     settled = np.einsum("gmr,gr,glr->gml", axes, 1.0 / np.sqrt(spread), axes)
     up = scale[:, :, None] * vectors * np.where(used, roots, 0.0)[:, None, :]
-    return _maps(records, draws, np.einsum("gjm,gml,glh->gjh", up, settled, down), values, used)
+    return _maps(records, draws, up @ settled @ down, values, used)
 
 
 def _maps(
