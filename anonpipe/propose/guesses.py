@@ -173,6 +173,7 @@ class Guess:
     levels: tuple[Scalar, ...] = ()  # This order, where the file declares it
     step: float | None = None  # Of which all numbers are multiples; None where nothing is to be said
     tens: float = 0.0  # Share of multiples of 10 where these are nearly all numbers; 0 elsewhere
+    timed: bool = False  # Whether its dates have times of day
     codes: Mapping[float, int] = field(default_factory=dict)  # Possible codes for "unknown": sampled rows of each
     # booked, kind_is_known: whether a code book has the column, and its kind; the rest is of the code book
     booked: bool = False

@@ -183,9 +183,11 @@ def _with_missing(written: FoundFormat, book: CodeBook) -> FoundFormat:
 
 
 def _step(look: Look, guessed: Guess) -> dict[str, Any]:
-    """The step of a masked column of floats or whole numbers; decimals have that of their type."""
-    if look.numbers is None or look.date or guessed.role is Role.SAMPLING_WEIGHT:  # factors lead weights off any step
+    """The step of a masked column of floats or whole numbers; decimals have that of their type, dates that of days."""
+    if look.numbers is None or guessed.role is Role.SAMPLING_WEIGHT:  # factors lead weights off any step
         return {}
+    if look.date:
+        return {"timed": not look.whole}
     if guessed.kind is Kind.INTEGER:
         step, tens = large_step(look.numbers)
         return {"step": step, "tens": tens if step is None and tens >= MOSTLY_STEPPED else 0.0}

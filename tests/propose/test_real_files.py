@@ -127,6 +127,15 @@ def test_amounts_nearly_all_in_tens_are_a_comment(tmp_path: Path) -> None:
     assert "multiples of 10" not in proposed(tmp_path, pa.table(made))[0]
 
 
+def test_times_of_day_are_lost_without_a_step(tmp_path: Path) -> None:
+    days = np.datetime64("2020-01-01", "s") + np.random.default_rng(4).integers(0, 900, ROWS) * np.timedelta64(
+        86_400, "s"
+    )
+    table = pa.table(_persons(np.random.default_rng(4)) | {"seen": days + np.timedelta64(5_400, "s"), "born": days})
+    text, job = proposed(tmp_path, table)
+    assert "step" not in job["columns"]["seen"] and text.count("times of day are lost") == 1
+
+
 def _with_total(table: dict[str, Any], key: str, word: Any) -> pa.Table:
     last = {
         name: [values.sum()] if name != key and values.dtype.kind in "if" else [None] for name, values in table.items()
