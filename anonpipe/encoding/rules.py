@@ -41,9 +41,11 @@ def with_differences(batch: pa.RecordBatch, rules: Sequence[Rule]) -> pa.RecordB
                 gap = np.divide(target, base, out=np.where(base == 0, 0.0 * target, np.nan), where=base != 0)
             else:
                 gap = rule.sign * (target - base)
-            if rule.step:  # without rounding errors, by which equal differences of cents would be rare values
-                nearest = np.rint(gap / rule.step) * rule.step
-                gap = np.where(np.abs(gap - nearest) <= 4.0 * np.spacing(np.abs(target) + np.abs(base)), nearest, gap)
+            days = pa.types.is_timestamp(batch.column(rule.target).type)  # Released without their times of day
+            if step := rule.step or float(days):  # without rounding errors, by which equal cents would be rare values
+                nearest = np.rint(gap / step) * step
+                rounded = np.abs(gap - nearest) <= 4.0 * np.spacing(np.abs(target) + np.abs(base))
+                gap = np.where(days | rounded, nearest, gap)
             array = pa.array(gap, pa.float64(), mask=np.isnan(gap))
             batch = pa.record_batch(
                 [*batch.columns, array], schema=batch.schema.append(pa.field(rule.gap, pa.float64()))

@@ -301,6 +301,15 @@ def test_equal_differences_of_cents_are_equal():
     assert with_differences(off.to_batches()[0], [rule]).column(rule.gap).to_pylist() == pytest.approx([0.004, 0.5])
 
 
+@pytest.mark.parametrize(("step", "wanted"), [(None, [1.0, 2.0]), (0.25, [1.0, 1.75])])
+def test_times_of_day_leave_whole_steps_between_dates(step, wanted):
+    declared = {name: Column(kind="date", step=step) for name in ("first", "last")}
+    (rule,) = parse_rules(["first <= last"], declared | with_rules(["first <= last"], declared))
+    first = [dt.datetime(2020, 1, 1, 7), dt.datetime(2020, 1, 1)]
+    table = pa.table({"first": first, "last": [dt.datetime(2020, 1, 2, 8), dt.datetime(2020, 1, 2, 19)]})
+    assert with_differences(table.to_batches()[0], [rule]).column(rule.gap).to_pylist() == wanted
+
+
 @pytest.mark.parametrize("rule", ["0 <= a <= total", "0 <= a / total"])
 def test_a_share_is_missing_where_the_part_is(rule):
     """A share of a total of 0 is 0 where the part is there."""
