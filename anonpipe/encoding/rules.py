@@ -41,11 +41,12 @@ def with_differences(batch: pa.RecordBatch, rules: Sequence[Rule]) -> pa.RecordB
                 gap = np.divide(target, base, out=np.where(base == 0, 0.0 * target, np.nan), where=base != 0)
             else:
                 gap = rule.sign * (target - base)
-            days = pa.types.is_timestamp(batch.column(rule.target).type)  # Released without their times of day
-            if step := rule.step or float(days):  # without rounding errors, by which equal cents would be rare values
+            timed = pa.types.is_timestamp(batch.column(rule.target).type)  # released without what is between steps
+            if timed or rule.step:  # without rounding errors, by which equal differences of cents would be rare values
+                step = rule.step or 1.0
                 nearest = np.rint(gap / step) * step
                 rounded = np.abs(gap - nearest) <= 4.0 * np.spacing(np.abs(target) + np.abs(base))
-                gap = np.where(days | rounded, nearest, gap)
+                gap = np.where(timed | rounded, nearest, gap)
             array = pa.array(gap, pa.float64(), mask=np.isnan(gap))
             batch = pa.record_batch(
                 [*batch.columns, array], schema=batch.schema.append(pa.field(rule.gap, pa.float64()))

@@ -211,13 +211,8 @@ def _mass(block: NumberBlock | CategoryBlock, categories: int, masked: FloatArra
     return np.append(np.bincount(nearest, minlength=categories) * (1.0 - nulls / rows), nulls)
 
 
-RECORDS: tuple[type, ...] = (
-    Demand,
-    Shares,
-    Moments,
-    ScoreMap,
-    TimeRegression,
-)  # What lies on disk between counting and decoding
+# What lies on disk between counting and decoding
+RECORDS: tuple[type, ...] = (Demand, Shares, Moments, ScoreMap, TimeRegression)
 
 
 # --- Counts rounded at random to multiples of a base, always the same way ---------------------------------------------

@@ -58,7 +58,7 @@ def mix(number: np.uint64) -> np.uint64:
 
 
 @nb.njit(cache=True, nogil=True)
-def keep_nearer(rows: IntArray | npt.NDArray[np.int32], squared: FloatArray, row: int, distance: float) -> bool:
+def insert_nearest(rows: IntArray | npt.NDArray[np.int32], squared: FloatArray, row: int, distance: float) -> bool:
     """Put a row at its place among the nearest if it is nearer than the last, or as near and lower; whether it was."""
     # Places that are not taken yet hold row -1 at infinity.
     at = rows.shape[0] - 1

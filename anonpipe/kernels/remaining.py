@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numba as nb
 import numpy as np
 
-from anonpipe.kernels.points import add_row, keep_nearer, split_rows, squared_distances
+from anonpipe.kernels.points import add_row, insert_nearest, split_rows, squared_distances
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
 ROOM = 72  # Records that one of several leaves has room for
@@ -268,6 +268,6 @@ def nearest_records(tree: Remaining, point: FloatArray, rows: IntArray, nearest:
             continue
         _look(tree, leaf, point)
         for i in range(counts[leaf]):
-            if distances[i] <= border and keep_nearer(rows, nearest, ids[leaf, i], distances[i]):
+            if distances[i] <= border and insert_nearest(rows, nearest, ids[leaf, i], distances[i]):
                 border = min(border, nearest[-1])
     tree.looked[1] += 1

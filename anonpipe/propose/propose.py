@@ -183,7 +183,7 @@ def _with_missing(written: FoundFormat, book: CodeBook) -> FoundFormat:
 
 
 def _step(look: Look, guessed: Guess) -> dict[str, Any]:
-    """The step of a masked column of floats or whole numbers; decimals have that of their type, dates that of days."""
+    """What the proposal says of a masked column's step; decimals have that of their type, dates of days."""
     if look.numbers is None or guessed.role is Role.SAMPLING_WEIGHT:  # factors lead weights off any step
         return {}
     if look.date:

@@ -106,8 +106,8 @@ class Staging:
     def seen(self, name: str) -> str:
         """The name of the file that is read."""
         own, other = self.own(name), name if self.copy else f"{COPIES}/1/{name}"
-        found = os.path.exists
-        return other if not found(f"{self.root}/{own}") and found(f"{self.root}/{other}") else own
+        exists = os.path.exists
+        return other if not exists(f"{self.root}/{own}") and exists(f"{self.root}/{other}") else own
 
     def file(self, name: str) -> Path:
         """A file inside the staging."""

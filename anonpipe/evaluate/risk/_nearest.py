@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from anonpipe.errors import InputError
-from anonpipe.kernels.points import LARGEST, keep_nearer, squared_distance
+from anonpipe.kernels.points import LARGEST, insert_nearest, squared_distance
 from anonpipe.kernels.remaining import halve
 from anonpipe.types import Float32Array, FloatArray, IntArray
 
@@ -286,7 +286,7 @@ def _first_borders(
         begin, found = first[q] * TILE, 0
         for row in order[begin : begin + max(_TRIED, 2 * count)]:
             if row != without[q]:
-                keep_nearer(rows[q], squared[q], row, squared_distance(features[row], queries[q]))
+                insert_nearest(rows[q], squared[q], row, squared_distance(features[row], queries[q]))
                 found += 1
         squared[q] = np.nextafter(squared[q, count - 1], np.inf) if found >= count else np.inf
         rows[q] = -1
@@ -320,7 +320,7 @@ def _keep_nearer(
                 q = found[at]
                 if estimates[at] + norm > limits[at] or row == without[q]:
                     continue
-                if keep_nearer(rows[q], squared[q], row, squared_distance(features[row], queries[q])):
+                if insert_nearest(rows[q], squared[q], row, squared_distance(features[row], queries[q])):
                     limits[at] = squared[q, last] * slope + shift[q]
 
 

@@ -15,7 +15,7 @@ from anonpipe.kernels.points import (
     checked_features,
     dot,
     gather_columns,
-    keep_nearer,
+    insert_nearest,
     mix,
     principal_direction,
     sort_groups,
@@ -697,7 +697,7 @@ def _offer(near: ListArray, distances: FloatArray, other: int, distance: float) 
     for known in near:
         if known == other:
             return
-    keep_nearer(near, distances, other, distance)
+    insert_nearest(near, distances, other, distance)
 
 
 @nb.njit(cache=True, nogil=True)
