@@ -308,7 +308,7 @@ _HALVED = 0.7  # Part of the loss that a step leaves at most, or the next are sm
 _STUCK = 0.03  # Error of a correlation from which on full steps follow, whatever each gains
 _FULL_STEPS = 16
 
-_TURNS = 5  # Of the search for what covariates add to survival times
+_TURNS = 12  # Of the search for what covariates add to survival times
 
 _LEAST = 1e-4  # Variance that is added in each direction: one with less hardly counts, and no matrix is singular
 
@@ -318,7 +318,9 @@ class TimeRegression:
     """The regression of a survival time's scores on all other channels: what a Cox model sees of them.
 
     A linear map keeps covariances with the covariates, but not that errors are those of a hazard. So the errors of
-    masked records go by rank to those of the original ones, and the released covariates add theirs.
+    masked records go by rank to those of the original ones, times a scale that is linear in the covariates, and the
+    released covariates add theirs. Slopes and scale are such that the covariates keep their covariances with the
+    times' scores and, as the score of a Cox model has these, with their residuals (Cox & Snell 1968).
     """
 
     position: int  # Of the column among the cells
@@ -327,22 +329,37 @@ class TimeRegression:
     # last, shape (n_channels + 1,). They differ as values go by the ranks of the sums.
     slopes: FloatArray
     added: FloatArray
+    scaled: FloatArray  # By the same covariates the scale of errors, of mean 1
     # masked, original: errors at `_KNOTS`
     masked: FloatArray
     original: FloatArray
 
     @classmethod
-    def fit(cls, position: int, channel: int, masked: FloatArray, original: FloatArray) -> TimeRegression:
-        """The regression of original records; shapes: masked, original (n_rows, n_channels)."""
+    def fit(cls, position: int, channel: int, unit: float, masked: FloatArray, original: FloatArray) -> TimeRegression:
+        """That of records of shape (n_rows, n_channels); `unit` of scores in log hazards."""
         slopes, slopes_of = _least_squares(original, channel)(original[:, channel]), _least_squares(masked, channel)
         of_masked, of_original = (each[:, channel] - _fitted(each, slopes) for each in (masked, original))
         knots = np.quantile(of_masked, _KNOTS), np.quantile(of_original, _KNOTS)
-        errors, values, added = np.interp(of_masked, *knots), np.sort(original[:, channel]), slopes
+        errors, values = np.interp(of_masked, *knots), np.sort(original[:, channel])
+        centre, spread = original.mean(axis=0), original.std(axis=0)
+        units = np.divide(1.0, spread, out=np.zeros_like(spread), where=spread > 0.0)
+        units[channel] = 0.0
+        seen, covariates = ((each - centre) * units for each in (original, masked))
+        wanted = seen.T @ np.exp(unit * of_original) / len(seen)
+        added, scaled = best = slopes, np.append(np.zeros(len(units)), 1.0)
+        least = np.inf
         for _ in range(_TURNS):
             by_rank = np.empty(len(values))
-            by_rank[np.argsort(_fitted(masked, added) + errors, kind="stable")] = values
-            added = added + slopes - slopes_of(by_rank)
-        return cls(position, channel, slopes, added, *knots)
+            ordered = np.argsort(_fitted(masked, added) + errors * _fitted(masked, scaled), kind="stable")
+            by_rank[ordered] = values
+            residuals = np.exp(unit * (by_rank - _fitted(masked, slopes)))
+            off, lacking = slopes - slopes_of(by_rank), wanted - covariates.T @ residuals / len(covariates)
+            left = float(np.square(lacking).sum() + np.square(off[:-1] * spread).sum())
+            if left < least:
+                least, best = left, (added, scaled)
+            change = _ridge(covariates, unit * residuals * errors, lacking) * units
+            added, scaled = added + off, scaled + np.append(change, -centre @ change)
+        return cls(position, channel, slopes, *best, *knots)
 
     def errors(self, masked: FloatArray) -> FloatArray:
         """Errors of masked records, distributed as those of the original, shape (n_rows,)."""
@@ -363,6 +380,14 @@ def _least_squares(channels: FloatArray, own: int) -> Callable[[FloatArray], Flo
     inverse = np.linalg.pinv(others.T @ others, rcond=1e-9, hermitian=True)
     inverse[own] = 0.0  # where rounding leaves more
     return lambda scores: np.asarray(inverse @ (others.T @ scores))
+
+
+def _ridge(covariates: FloatArray, weights: FloatArray, wanted: FloatArray) -> FloatArray:
+    """Coefficients of weighted covariates whose sums come near to what is wanted, less so with few records."""
+    rows, width = covariates.shape
+    values, vectors = np.linalg.eigh((covariates * weights[:, None]).T @ covariates / rows)  # of either sign
+    ridge = max(width / rows * np.abs(values).max(), _LEAST)
+    return np.asarray(vectors @ (values / (np.square(values) + ridge * ridge) * (vectors.T @ wanted)))
 
 
 def _fitted(channels: FloatArray, slopes: FloatArray) -> FloatArray:
@@ -468,13 +493,15 @@ class ValueScores:
         """The regressions of a stratum, whose records have one survival status."""
         masked, original = np.split(sample.scores, 2, axis=1)
         masked = self.with_mean_scores(self.mapped(masked, learned), learned, int(sample.codes[0, 0]))
-        places = ((self.columns[at].position, self.channels[at]) for at in times)
+        own = self._classes(sample.codes[:1, 0])[0]
+        places = ((self.columns[at].position, self.channels[at], self.columns[at].ranks[own[at]].unit) for at in times)
         return tuple(TimeRegression.fit(*place, masked, original) for place in places)
 
     def put_times(self, released: FloatArray, channels: FloatArray, params: ScoreMap) -> None:
         """Put scores of survival times in the place of their errors into cells, which have these channels."""
         for each in params.times:
-            released[:, each.position] += _fitted(channels, each.added)
+            errors = released[:, each.position] * _fitted(channels, each.scaled)
+            released[:, each.position] = errors + _fitted(channels, each.added)
 
     def mapped(self, part: FloatArray, params: ScoreMap) -> FloatArray:
         """The channels with mapped scores."""

@@ -36,13 +36,16 @@ class Ranks:
     high: FloatArray
     # The scores of the bins of a survival time, ascending; None for normal scores. See `log_hazards`.
     hazards: FloatArray | None = None
+    unit: float = 1.0  # Of these scores, in log cumulative hazards
 
     @classmethod
     def of(cls, found: Radix, log_hazard: LogHazard | None = None) -> Ranks:
         """The ranks of the values of one place, on the scale of the log cumulative hazard where that is given."""
         before = np.append(0, np.cumsum(found.counts)).astype(np.float64)
-        hazards = None if log_hazard is None else _standardised(log_hazard(found.means), found.counts)
-        return cls(before, found.at_low.astype(np.float64), found.smallest, found.largest, hazards)
+        places = before, found.at_low.astype(np.float64), found.smallest, found.largest
+        return (
+            cls(*places) if log_hazard is None else cls(*places, *_standardised(log_hazard(found.means), found.counts))
+        )
 
     @property
     def rows(self) -> float:
@@ -152,10 +155,11 @@ def log_hazards(found: Radix, happened: BoolArray, k: int) -> LogHazard | None:
     return lambda values: np.interp(values, times, hazard)
 
 
-def _standardised(scores: FloatArray, counts: IntArray) -> FloatArray:
+def _standardised(scores: FloatArray, counts: IntArray) -> tuple[FloatArray, float]:
+    """Scores of mean 0 and variance 1, and their unit."""
     centred = scores - np.average(scores, weights=counts)
-    spread = np.sqrt(np.average(np.square(centred), weights=counts))
-    return np.asarray(centred / (spread or 1.0))
+    unit = float(np.sqrt(np.average(np.square(centred), weights=counts))) or 1.0
+    return centred / unit, unit
 
 
 @dataclass(frozen=True, eq=False)
