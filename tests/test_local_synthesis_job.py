@@ -202,7 +202,7 @@ def test_stratum_too_small_for_covariances_joins_and_plan_says(tmp_path):
     merged = {"by": ["status"], "small": "merge"}
     limits = {"unchanged_record_rate": 1.0, "local_suppression_rate": 1.0}
     job = job_of(tmp_path, people(600, 8), k=5, strata=merged, gates=limits)
-    reason = "8 records of strata under 100, which local_synthesis needs for covariances"
+    reason = "8 records move to larger strata in 'status', as their own are under 100, which local_synthesis needs"
     assert any(reason in warning for warning in preview(job).warnings)
     assert small.run(job).verdict.passed
     assert small.released(job)["status"].to_pylist() == ["a"] * 600

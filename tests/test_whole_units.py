@@ -141,7 +141,7 @@ def test_recipients_read_how_much_of_units_is_left_out(tmp_path, sizes, rows, le
     _, _, told = folded(tmp_path, panel(200))
     layout = dataclasses.replace(told.layout, numbers=(1, 2, 3) if sizes[1] == 50 else (2, 3))
     text = dataclasses.replace(told, layout=layout, sizes=np.array(sizes)).left_out_for_recipients(5)
-    assert f"({rows})" in text and f"({left_out})" in text
+    assert f"({rows})" in text and f"({left_out})" in text and "Null" not in text
 
 
 def calendar(persons, seed=3, share=0.85, last=2022):
@@ -483,6 +483,8 @@ def test_a_column_that_few_units_have_in_a_row_is_null_there(tmp_path, row, valu
     job = whole(tmp_path, table, gates={"covariance": 0.2}, measure=small.OFF)
     done = small.run(job)
     assert done.version is not None and f"'pension (row {row})'" in str(done.warnings), done.verdict
+    told = " ".join(release.read_manifest(release.resolve(job.output))["not_kept"])
+    assert f"Null in the release, as few units have a value: 'pension (row {row})'." in told
     rows = small.released(job).to_pandas().sort_values(["person", "year"], kind="stable")
     place = rows.groupby("person").cumcount() + 1
     assert rows["pension"].isna().equals(place == row)

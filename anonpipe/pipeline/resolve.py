@@ -321,11 +321,11 @@ def _stratum_warnings(job: Job, encoder: ColumnEncoder, scanned: Scan, strata: S
     columns, warnings = ", ".join(map(repr, job.strata.by)), []
     if merged:
         warnings.append(
-            f"strata.small is merge: {merged:,} records of strata under {strata.least} take the values of larger "
-            f"strata in {columns}"
+            f"strata.small is merge: {merged:,} records move to larger strata in {columns}, as their own are under "
+            f"{strata.least}"
         )
     if strata.dropped:
-        warnings.append(f"strata.small is drop: {strata.dropped:,} records of strata under {strata.least} are left out")
+        warnings.append(f"strata.small is drop: {strata.dropped:,} records are left out, as their strata are under {strata.least}")
     return warnings
 
 

@@ -108,7 +108,11 @@ class Folded:
             f"Numbers of rows that few units have are not released. Left out: last rows of longer units ({cut}), and "
             f"units with too few rows or rare values of the order ({gone}). Counts of rows and events are "
             "without them."
-        )
+        ) + self._empty(" Null in the release, as few units have a value: {}.")
+
+    def _empty(self, text: str) -> str:
+        """The text with the columns that are null in the release, or none."""
+        return text.format(", ".join(map(repr, self.layout.empty))) if self.layout.empty else ""
 
     @property
     def warnings(self) -> list[str]:
@@ -125,9 +129,8 @@ class Folded:
             units = f"{plural(gone, 'unit')} with fewer rows than {fewest} and " if gone else ""
             lost = f"{units}{plural(cut, 'row')} of longer units left out"
             found.append(f"numbers of rows that few units have are not released: {lost}")
-        if self.layout.empty:
-            empty = ", ".join(map(repr, self.layout.empty))
-            found.append(f"fewer than 2 k units have a value in these columns, which are null in the release: {empty}")
+        if empty := self._empty("null in the release, as fewer than 2 k units have a value: {}"):
+            found.append(empty)
         for number, done in (
             (self.moved, "moved to the nearest common ones"),
             (self.left_out, "left out, as a rule ties them to other columns"),
