@@ -5,6 +5,7 @@ The job, the gates, the report and `compare` ask this record, never a method's n
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -99,15 +100,15 @@ class Method:
     @property
     def parameters(self) -> dict[str, inspect.Parameter]:
         """The function's, by name."""
-        return dict(inspect.signature(self.function).parameters)
+        return dict(_parameters(self.function))
 
     def misfit(self, given: Mapping[str, Any]) -> str:
         """What is wrong with values of options, by the annotations of the function; empty where nothing is."""
-        hints = get_type_hints(self.function, include_extras=True)
+        checks = _adapters(self.function)
         for name, value in given.items():
-            if get_origin(hints.get(name)) in (Annotated, Literal):
+            if name in checks:
                 try:
-                    TypeAdapter(hints[name]).validate_python(value)
+                    checks[name].validate_python(value)
                 except ValidationError as error:
                     return f"{self.name} was given {name}={value!r}: {error.errors()[0]['msg']}"
         return ""
@@ -115,6 +116,18 @@ class Method:
     def own(self, options: MethodOptions) -> dict[str, Any]:
         """Those of the options that the function takes."""
         return options.model_dump(include=set(self.parameters))
+
+
+@functools.cache
+def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    return inspect.signature(function).parameters
+
+
+@functools.cache
+def _adapters(function: Callable[..., Any]) -> dict[str, TypeAdapter[Any]]:
+    """What checks values of those parameters whose annotations say more than a type."""
+    hints = get_type_hints(function, include_extras=True)
+    return {name: TypeAdapter(one) for name, one in hints.items() if get_origin(one) in (Annotated, Literal)}
 
 
 @dataclass(frozen=True, kw_only=True)
