@@ -5,10 +5,10 @@ The job, the gates, the report and `compare` ask this record, never a method's n
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import ModuleType
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -97,18 +97,23 @@ class Method:
         """What the job calls it."""
         return str(getattr(self.function, "__name__", ""))
 
-    @property
+    @cached_property
     def parameters(self) -> dict[str, inspect.Parameter]:
         """The function's, by name."""
-        return dict(_parameters(self.function))
+        return dict(inspect.signature(self.function).parameters)
+
+    @cached_property
+    def _checks(self) -> dict[str, TypeAdapter[Any]]:
+        """Of values of those parameters whose annotations say more than a type."""
+        hints = get_type_hints(self.function, include_extras=True)
+        return {name: TypeAdapter(hint) for name, hint in hints.items() if get_origin(hint) in (Annotated, Literal)}
 
     def misfit(self, given: Mapping[str, Any]) -> str:
         """What is wrong with values of options, by the annotations of the function; empty where nothing is."""
-        checks = _adapters(self.function)
         for name, value in given.items():
-            if name in checks:
+            if name in self._checks:
                 try:
-                    checks[name].validate_python(value)
+                    self._checks[name].validate_python(value)
                 except ValidationError as error:
                     return f"{self.name} was given {name}={value!r}: {error.errors()[0]['msg']}"
         return ""
@@ -116,18 +121,6 @@ class Method:
     def own(self, options: MethodOptions) -> dict[str, Any]:
         """Those of the options that the function takes."""
         return options.model_dump(include=set(self.parameters))
-
-
-@functools.cache
-def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
-    return inspect.signature(function).parameters
-
-
-@functools.cache
-def _adapters(function: Callable[..., Any]) -> dict[str, TypeAdapter[Any]]:
-    """What checks values of those parameters whose annotations say more than a type."""
-    hints = get_type_hints(function, include_extras=True)
-    return {name: TypeAdapter(one) for name, one in hints.items() if get_origin(one) in (Annotated, Literal)}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import signal
@@ -11,9 +12,17 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psutil
 
 ROOT = Path(__file__).resolve().parents[2]
+
+
+NEEDED = (
+    "flows.anonymize flows.compare flows.watch distributed fastapi.encoders matplotlib.backends.backend_agg "
+    "matplotlib.figure pandas patsy sklearn.ensemble"
+)
+"""What the programs load, some of it when they need it."""
 
 
 class Loaded:
@@ -51,9 +60,11 @@ class Loaded:
 
 def main() -> None:
     """Fork for each request; a child ends as any program does, and the parent tells its exit code."""
-    import flows.anonymize
-    import flows.compare
-    import flows.watch  # noqa: F401
+    for name in NEEDED.split():
+        importlib.import_module(name)
+    from anonpipe.kernels.points import sort_groups
+
+    sort_groups(np.zeros(1, dtype=np.int64))  # numba loads what it needs for its first kernel
 
     for line in sys.stdin:
         pid = os.fork()
