@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import sys
@@ -15,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+import typer.main
 from rich.console import Console
 
 from anonpipe import cli, display
@@ -221,6 +223,10 @@ class Answer(NamedTuple):
     err: str
 
 
+_command = functools.cache(typer.main.get_command)
+"""Made once in a process, not for each command."""
+
+
 def commands(capture: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Answer]:
     """A function that runs a command in this process, without a cluster and at 80 columns.
 
@@ -233,6 +239,7 @@ def commands(capture: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ans
     monkeypatch.setattr(display, "out", Console(highlight=False, width=80))
     monkeypatch.setattr(display, "err", Console(stderr=True, highlight=False, width=80))
     monkeypatch.setattr("anonpipe.kernels.compiled.any_kept", lambda: True)
+    monkeypatch.setattr("typer.main.get_command", _command)
     monkeypatch.setattr(logging.getLogger("anonpipe"), "handlers", [])  # `--verbose` adds one for the whole process
     execute, executor = pipeline.execute, _study.open_executor
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import ModuleType
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -96,18 +97,23 @@ class Method:
         """What the job calls it."""
         return str(getattr(self.function, "__name__", ""))
 
-    @property
+    @cached_property
     def parameters(self) -> dict[str, inspect.Parameter]:
         """The function's, by name."""
         return dict(inspect.signature(self.function).parameters)
 
+    @cached_property
+    def _checks(self) -> dict[str, TypeAdapter[Any]]:
+        """Of values of those parameters whose annotations say more than a type."""
+        hints = get_type_hints(self.function, include_extras=True)
+        return {name: TypeAdapter(hint) for name, hint in hints.items() if get_origin(hint) in (Annotated, Literal)}
+
     def misfit(self, given: Mapping[str, Any]) -> str:
         """What is wrong with values of options, by the annotations of the function; empty where nothing is."""
-        hints = get_type_hints(self.function, include_extras=True)
         for name, value in given.items():
-            if get_origin(hints.get(name)) in (Annotated, Literal):
+            if name in self._checks:
                 try:
-                    TypeAdapter(hints[name]).validate_python(value)
+                    self._checks[name].validate_python(value)
                 except ValidationError as error:
                     return f"{self.name} was given {name}={value!r}: {error.errors()[0]['msg']}"
         return ""

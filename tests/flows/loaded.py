@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import signal
@@ -11,7 +12,17 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import psutil
+
 ROOT = Path(__file__).resolve().parents[2]
+
+
+NEEDED = (
+    "flows.anonymize flows.compare flows.watch distributed fastapi.encoders matplotlib.backends.backend_agg "
+    "matplotlib.figure pandas patsy sklearn.ensemble"
+)
+"""What the programs load, some of it when they need it."""
 
 
 class Loaded:
@@ -24,13 +35,22 @@ class Loaded:
 
     def run(self, code: str, *arguments: str, env: dict[str, str], cwd: Path) -> subprocess.CompletedProcess[bytes]:
         """What `subprocess.run` gives for `python -c` with this code; variables are added to those of the process."""
-        assert self.process.stdin is not None and self.process.stdout is not None
         with tempfile.TemporaryDirectory() as folder:
             printed = [Path(folder) / name for name in ("out", "err")]
-            request = {"code": code, "argv": arguments, "env": env, "cwd": cwd, "printed": printed}
-            print(json.dumps(request, default=str), file=self.process.stdin, flush=True)
-            ended = int(self.process.stdout.readline())
-            return subprocess.CompletedProcess(arguments, ended, *(path.read_bytes() for path in printed))
+            self.start(code, *arguments, env=env, cwd=cwd, printed=printed)
+            return subprocess.CompletedProcess(arguments, self.ended(), *(path.read_bytes() for path in printed))
+
+    def start(self, code: str, *arguments: str, env: dict[str, str], cwd: Path, printed: list[Path]) -> psutil.Process:
+        """The same, left running; what it prints goes to two files. The next one waits for its end."""
+        assert self.process.stdin is not None and self.process.stdout is not None
+        request = {"code": code, "argv": arguments, "env": env, "cwd": cwd, "printed": printed}
+        print(json.dumps(request, default=str), file=self.process.stdin, flush=True)
+        return psutil.Process(int(self.process.stdout.readline()))
+
+    def ended(self) -> int:
+        """The exit code of the program, when it has ended."""
+        assert self.process.stdout is not None
+        return int(self.process.stdout.readline())
 
     def close(self) -> None:
         """End it with whatever it has begun."""
@@ -40,14 +60,17 @@ class Loaded:
 
 def main() -> None:
     """Fork for each request; a child ends as any program does, and the parent tells its exit code."""
-    import flows.anonymize
-    import flows.compare
-    import flows.watch  # noqa: F401
+    for name in NEEDED.split():
+        importlib.import_module(name)
+    from anonpipe.kernels.points import sort_groups
+
+    sort_groups(np.zeros(1, dtype=np.int64))  # numba loads what it needs for its first kernel
 
     for line in sys.stdin:
         pid = os.fork()
         if not pid:
             return _become(**json.loads(line))
+        print(pid, flush=True)
         print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
 
 

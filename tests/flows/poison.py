@@ -138,22 +138,12 @@ class Poison:
         return {**found, **known}
 
     def program(
-        self, folder: Path, server: Server | None, code: str, *arguments: Any, **settings: str
+        self, folder: Path, server: Server, code: str, *arguments: Any, **settings: str
     ) -> subprocess.CompletedProcess[str]:
         """Run a program of a user of Prefect; `settings` are more variables of its environment."""
-        if server and not settings:
-            done = server.flows.run(code, *map(str, arguments), env=self.environment(folder, server), cwd=folder)
-            printed = (done.stdout.decode(), done.stderr.decode())
-            return subprocess.CompletedProcess(done.args, done.returncode, *printed)
-        return subprocess.run(
-            [sys.executable, "-c", code, *map(str, arguments)],
-            env=self.environment(folder, server) | settings,
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            timeout=240,
-            check=False,
-        )
+        environment = self.environment(folder, server) | settings
+        done = server.flows.run(code, *map(str, arguments), env=environment, cwd=folder)
+        return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
 
     def run(
         self, folder: Path, server: Server | None, job: Path, pieces: list[str], *options: str

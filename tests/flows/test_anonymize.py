@@ -6,9 +6,9 @@ import ast
 import base64
 import json
 import logging
+import os
 import re
-import subprocess
-import sys
+import signal
 import time
 from functools import partial
 from itertools import pairwise
@@ -30,7 +30,7 @@ from anonpipe.verify.words import RunFacts
 from flows import anonymize
 from flows.anonymize import under_prefect
 from tests import runs
-from tests.flows.poison import WORKERS, Poison, console
+from tests.flows.poison import SABOTAGE, WORKERS, Poison, console
 
 CODES = """
 import json, sys
@@ -187,19 +187,15 @@ def _check_logs(server, gated, released):
 
 def test_a_killed_run_is_gone_on_with(tmp_path, server):
     job = PLAIN.table(tmp_path, run=WORKERS)
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.flows.sabotage", str(job)],
-        env=PLAIN.environment(tmp_path, server, "decode:1:hang"),
-        cwd=tmp_path,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    environment = PLAIN.environment(tmp_path, server, "decode:1:hang")
+    nowhere = [Path(os.devnull)] * 2
+    process = server.flows.start(SABOTAGE, str(job), env=environment, cwd=tmp_path, printed=nowhere)
     while not (tmp_path / "notes" / "hanging").exists():
-        assert process.poll() is None
+        assert process.is_running()
         time.sleep(0.05)
-    workers = psutil.Process(process.pid).children(recursive=True)
+    workers = process.children(recursive=True)
     process.kill()
-    process.wait()
+    assert server.flows.ended() == -signal.SIGKILL
     for worker in workers:  # one of them sleeps
         if worker.is_running():
             worker.kill()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 import time
 
 import yaml
@@ -41,22 +39,17 @@ def test_schedules_fire_and_a_failed_run_is_told_at_once(tmp_path, server, liste
     jobs = {"good": good, "strict": {**good, **strict, "output": str(tmp_path / "strict")}}
     done = watch(tmp_path, server, ["--notify", listening])
     assert done.stdout.endswith("codes [0]\n"), done.stderr[-3000:]
-    with open(tmp_path / "console.log", "wb") as console:
-        serving = subprocess.Popen(
-            [sys.executable, "-c", SERVE, json.dumps(jobs)],
-            env=POISON.environment(tmp_path, server) | {"PREFECT_RUNNER_POLL_FREQUENCY": "1"},
-            cwd=tmp_path,
-            stdout=console,
-            stderr=console,
-        )
-        try:
-            until = time.monotonic() + 240
-            while not (Told.messages and (released := completed(server))) and time.monotonic() < until:
-                assert serving.poll() is None
-                time.sleep(0.5)
-        finally:
-            serving.terminate()
-            serving.wait(60)
+    often = POISON.environment(tmp_path, server) | {"PREFECT_RUNNER_POLL_FREQUENCY": "1"}
+    printed = [tmp_path / "console.log"] * 2
+    serving = server.flows.start(SERVE, json.dumps(jobs), env=often, cwd=tmp_path, printed=printed)
+    try:
+        until = time.monotonic() + 240
+        while not (Told.messages and (released := completed(server))) and time.monotonic() < until:
+            assert serving.is_running()
+            time.sleep(0.5)
+    finally:
+        serving.terminate()
+        server.flows.ended()
     address = server.url.removesuffix("/api")
     assert Told.messages and (tmp_path / "out" / "release" / "_manifest.json").exists()
     failed = re.compile(rf".*run strict-\d{{8}}-\d{{6}} ended as Failed; see {address}/runs/.*")
