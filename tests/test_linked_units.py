@@ -301,7 +301,9 @@ def test_order_keeps_gaps_where_regular_else_values(regular):
     days = [30.0 * np.arange(n) + rng.integers(600) if regular else np.sort(rng.integers(0, 900, n)) for n in rows]
     gaps = [np.append(np.nan, rng.permutation(np.diff(each))) for each in days]
     pooled = rng.permutation(np.concatenate([each[1:] for each in days]))  # later records come from any unit
-    own = [np.append(each[0], later) for each, later in zip(days, np.split(pooled, np.cumsum(rows - 1)[:-1]))]
+    own = [
+        np.append(each[0], later) for each, later in zip(days, np.split(pooled, np.cumsum(rows - 1)[:-1]), strict=True)
+    ]
     starts, unit = np.cumsum(rows) - rows, np.repeat(np.arange(400), rows)
     found = unfold._order_of(np.concatenate(own), np.concatenate(gaps), starts, unit)
     if regular:
