@@ -293,6 +293,25 @@ def test_every_record_is_in_one_unit(seed, monkeypatch):
     assert (np.diff(made.order.to_numpy(), prepend=0)[later] >= 0).all()
 
 
+@pytest.mark.parametrize("regular", [True, False])
+def test_order_keeps_gaps_where_regular_else_values(regular):
+    """Visits every 30 days from any start; or on any days of one period, whose sums of gaps would end beyond it."""
+    rng = np.random.default_rng(4)
+    rows = rng.integers(1, 13, 400)
+    days = [30.0 * np.arange(n) + rng.integers(600) if regular else np.sort(rng.integers(0, 900, n)) for n in rows]
+    gaps = [np.append(np.nan, rng.permutation(np.diff(each))) for each in days]
+    pooled = rng.permutation(np.concatenate([each[1:] for each in days]))  # later records come from any unit
+    own = [
+        np.append(each[0], later) for each, later in zip(days, np.split(pooled, np.cumsum(rows - 1)[:-1]), strict=True)
+    ]
+    starts, unit = np.cumsum(rows) - rows, np.repeat(np.arange(400), rows)
+    found = unfold._order_of(np.concatenate(own), np.concatenate(gaps), starts, unit)
+    if regular:
+        assert (np.diff(found)[np.diff(unit) == 0] == 30.0).mean() > 0.9
+    else:
+        assert found.tolist() == [day for each in own for day in sorted(each)]
+
+
 REFUSED = {
     "does not go with role key": {"columns": COLUMNS | {"sex": {"kind": "binary", "level": "unit", "role": "key"}}},
     "does not go with analyses": {"analyses": [{"name": "a", "model": "linear", "formula": "born ~ sex"}]},

@@ -707,3 +707,19 @@ def test_the_page_runs():
     page = (Path(__file__).resolve().parent.parent / "docs" / "units.md").read_text(encoding="utf-8")
     (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     exec(code, {})  # asserts what it says
+
+
+@pytest.mark.parametrize("hold_out", [0, 0.1])
+def test_weights_of_whole_units_are_the_designs_times_one_factor(hold_out):
+    """Those of units that are held out raise all by the same factor, as sums are those of the whole input."""
+    table = panel(400, numbers=(2,))[["person", "sex", "wage"]]
+    table["weight"] = table["sex"].map({"f": 25.0, "m": 240.0})
+    weight = {"kind": "continuous", "role": "sampling_weight", "level": "unit", "by": ["sex"]}
+    columns = {name: COLUMNS[name] for name in ("person", "sex", "wage")} | {"weight": weight}
+    job = {"k": 5, "columns": columns, "release": {"unit": "pseudonym"}, "mask": small.QUICK}
+    job["measure"] = {"utility": False, "hold_out": hold_out} | ({} if hold_out else {"risk": False, "allow": "a test"})
+    made = anonymize(table, job)
+    persons, original = (each.groupby("person")["weight"] for each in (made.table, table))
+    assert (persons.nunique() == 1).all() and persons.first().sum() == pytest.approx(original.first().sum(), rel=1e-6)
+    factor = made.table["weight"] / made.table["sex"].map({"f": 25.0, "m": 240.0})
+    assert np.ptp(factor) < 1e-9 and (factor.between(1.05, 1.2) if hold_out else factor == 1.0).all()

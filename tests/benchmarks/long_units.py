@@ -4,7 +4,8 @@
 
 Lag-one and intraclass correlation, correlation of following rows within units, a fixed-effects slope, numbers of rows
 and gaps: of the original, the release and another sample of the population. Then the areas under the curve by which
-the nearest released unit (means, deviations, first and last rows, number of rows) tells members from that sample.
+the nearest released unit (means, deviations, first and last rows, number of rows) tells members from that sample, and
+by which boosting tells units from those of that sample by numbers, means, first and last values.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from scipy.signal import lfilter
 from scipy.spatial import cKDTree
 
 from anonpipe import anonymize
+from tests.benchmarks.frontier.comparable import by_unit
+from tests.benchmarks.rules import told_apart
 
 JOB = {
     "k": 5,
@@ -108,6 +111,9 @@ def main() -> None:
         raise SystemExit(f"refused: {found.remedies}")
     tables = {"original": original, "release": found.table, "another sample": other}
     print(pd.DataFrame({name: figures(table) for name, table in tables.items()}).round(3).to_string())
+    for name, table in list(tables.items())[:2]:
+        sides = (by_unit(side.drop(columns="person"), side["person"]) for side in (table, other))
+        print(f"{name} told from another sample (AUC): {told_apart(*sides):.3f}")
     print(f"membership by nearest whole units (AUC): {membership(original, found.table, other):.3f}")
 
 

@@ -1,6 +1,7 @@
 """What a release is worth: one measure a function, each with its definition, its source and what it left out."""
 
 from anonpipe.evaluate.utility._design import count_coefficients
+from anonpipe.evaluate.utility._distances import ks_distance
 from anonpipe.evaluate.utility._formula import (
     Analysis,
     RefusedError,
@@ -41,6 +42,6 @@ __all__ = [
     "Endpoint", "Estimate", "LifeTable", "ModelComparison", "ModelFit", "Population", "RefusedError",
     "SurvivalPanel", "SurvivalPicture",
     "auc", "category_distribution", "check_analysis", "columns_used", "correlation_changes", "count_coefficients",
-    "distributions", "fit_models", "read_condition", "refuse_dates", "shares_changed", "survival_pictures",
-    "typed_tables", "utility",
+    "distributions", "fit_models", "ks_distance", "read_condition", "refuse_dates", "shares_changed",
+    "survival_pictures", "typed_tables", "utility",
 ]  # fmt: skip

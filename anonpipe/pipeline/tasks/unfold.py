@@ -17,6 +17,7 @@ from scipy.special import ndtri
 from anonpipe.columns import Column
 from anonpipe.encoding.values import from_numbers, numbers, plain, with_nullable_types
 from anonpipe.errors import DamagedError, EngineError
+from anonpipe.evaluate.utility import ks_distance
 from anonpipe.job.linked import FILE_ROWS, FIRST, PART, ROW, before_name, gap_name, masked_rows, mean_name
 from anonpipe.job.model import Job
 from anonpipe.job.wide import ROWS, UnitLayout, rule_of_rows
@@ -342,13 +343,26 @@ def linked(records: pa.Table, fitted: Fitted, layout: UnitLayout) -> Linked:
     if (name := layout.order) in layout.of_row:
         grid = fitted.cells.grid(fitted.cells.names.index(name))
         own, gap = (numbers_of(records, each)[record] for each in (name, gap_name(name)))
-        order = from_numbers(grid.round(_in_order(own, gap, starts, unit)), fitted.schema.field(name), grid.step)
+        order = from_numbers(grid.round(_order_of(own, gap, starts, unit)), fitted.schema.field(name), grid.step)
     return Linked(record, record[starts][unit], unit, order)
 
 
 def numbers_of(records: pa.Table, name: str) -> FloatArray:
     """A column as numbers, NaN where missing."""
     return numbers(records.column(name).combine_chunks())
+
+
+def _order_of(own: FloatArray, gap: FloatArray, starts: IntArray, unit: IntArray) -> FloatArray:
+    """Values of the order of each row: as masked, ascending inside a unit, or a start and gaps; what moves less."""
+    # Sums of many gaps end where no unit does; regular gaps are none between values of other records.
+    later = np.diff(unit, prepend=-1) == 0
+    gaps = np.nan_to_num(gap[later])
+
+    def moved(order: FloatArray) -> float:
+        return max(ks_distance(own, order), ks_distance(gaps, np.diff(order, prepend=0.0)[later]))
+
+    made = _in_order(own, gap, starts, unit)
+    return min(own[np.lexsort((own, unit))], made, key=moved) if later.any() else made
 
 
 def _in_order(own: FloatArray, gap: FloatArray, starts: IntArray, unit: IntArray) -> FloatArray:

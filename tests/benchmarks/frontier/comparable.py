@@ -41,6 +41,17 @@ def _column(values: pd.Series, kind: str) -> pd.Series:
     return pd.to_numeric(values).astype(float)
 
 
+def with_relative(frame: pd.DataFrame, weight: str | None) -> pd.DataFrame:
+    """Survey weights as multiples of their median: those of fewer rows are all larger, for the same totals.
+
+    Examples
+    --------
+    >>> [with_relative(pd.DataFrame({"w": values}), "w")["w"].tolist() for values in ([25, 90, 240], [30, 108, 288])]
+    [[0.278, 1.0, 2.667], [0.278, 1.0, 2.667]]
+    """
+    return frame.assign(**{weight: (frame[weight] / frame[weight].median()).round(3)}) if weight in frame else frame
+
+
 def shuffled(frame: pd.DataFrame, rng: np.random.Generator, unit: str | None = None) -> list[np.ndarray]:
     """The places of each row, or of each unit's rows, in random order."""
     if unit is None:

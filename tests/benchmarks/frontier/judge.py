@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tests.benchmarks.frontier.comparable import Kinds, plain
+from tests.benchmarks.frontier.comparable import Kinds, plain, with_relative
 from tests.benchmarks.frontier.measures import (
     copies,
     cox_errors,
@@ -201,7 +201,8 @@ MEASURES: dict[str, Callable[[Case], Figures]] = {
 def judge(folder: Path, about: dict[str, Any], table: dict[str, Any], attacks: int) -> Figures:
     """The figures of a release that are not known yet."""
     names = ("original", "released", "control")
-    read = {name: pd.read_parquet(folder / about.get(name, f"{name}.parquet")) for name in names}
+    paths = {name: folder / about.get(name, f"{name}.parquet") for name in names}
+    read = {name: with_relative(pd.read_parquet(path), table["weight"]) for name, path in paths.items()}
     units = {name: frame[table["unit"]] for name, frame in read.items() if table["unit"] in frame}
     case = Case(*(plain(frame, table["kinds"]) for frame in read.values()), table, attacks, units)
     figures: Figures = {}
