@@ -277,11 +277,12 @@ def test_records_are_drawn_by_mixture_or_file_says_why_not(tmp_path, rows, colum
         parse_job(yaml.safe_load(text))
 
 
-@pytest.mark.parametrize(("columns", "asked"), [(60, True), (6, False)])
+@pytest.mark.parametrize(("columns", "asked"), [(60, True), (40, True), (6, False)])
 def test_many_columns_for_records_asked_about_as_plan_refuses(tmp_path, columns, asked):
     rng = np.random.default_rng(1)
     table = {f"lab{at}": np.exp(rng.normal(size=300)).round(2) for at in range(columns)}
-    text = proposal(tmp_path, table | {"side": rng.choice(["a", "b"], 300)})
+    side = np.append(rng.choice(["a", "b"], 290), [f"rare {at}" for at in range(10)])
+    text = proposal(tmp_path, table | {"side": side})
     assert ("disclose membership in so small a table" in text) == asked
     job = parse_job(yaml.safe_load(text) | {"output": str(tmp_path / "out")})
     if asked:
