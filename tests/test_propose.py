@@ -390,6 +390,34 @@ def test_household_numbers_are_the_unit_where_nothing_else_is() -> None:
     assert (found["household_id"], found["patient"]) == (Role.UNIT, Role.DROPPED)
 
 
+@pytest.mark.parametrize("person", ["patient", "patient_id", "pid", "pnr", "pupil_id"])
+@pytest.mark.parametrize("place", ["pharmacy_id", "school_id"])
+def test_places_of_many_persons_are_no_unit(person: str, place: str) -> None:
+    """Patients go to several pharmacies; each pupil has one row, and a school."""
+    rng, persons = np.random.default_rng(3), 1500
+    rows = 1 if person == "pupil_id" else rng.integers(1, 8, persons)
+    who = np.repeat(np.arange(persons), rows)
+    made = {
+        place: np.where(rng.random(len(who)) < 0.7, who % 30, rng.integers(0, 30, len(who))) + 100,
+        person: rng.permutation(90_000)[:persons][who],
+        "sex": rng.choice(["f", "m"], persons)[who],
+        "born": rng.integers(1930, 2000, persons)[who],
+        "cost": rng.lognormal(5, 1, len(who)),
+    }
+    if place == "school_id":
+        made[place] = np.char.add("S", made[place].astype(str))
+    found = guess(look_at(pa.table(made)))
+    assert found[person].role is (Role.IDENTIFIER if person == "pupil_id" else Role.UNIT)
+    assert found[place].role is Role.DROPPED and f'many of "{person}" share each value' in found[place].reason
+
+
+def test_stays_of_patients_make_patients_no_places() -> None:
+    rng = np.random.default_rng(3)
+    who = np.repeat(np.arange(60), 120)
+    stays = {"key_id": who + 5000, "stay_id": np.arange(7_200) // 3, "born": rng.integers(1930, 2000, 60)[who]}
+    assert roles(pa.table(stays | {"cost": rng.lognormal(5, 1, 7_200)}))["key_id"] is Role.UNIT
+
+
 def test_what_is_measured_of_households_is_no_number_of_them() -> None:
     table = _visits(
         household_size=lambda rng, home: rng.integers(1, 14, 150)[home],
