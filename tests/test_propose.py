@@ -865,6 +865,17 @@ def test_a_date_of_birth_goes_before_any_other_date() -> None:
         assert list(derived(look_at(table))) == [name]
 
 
+def test_an_age_goes_where_a_date_and_a_year_of_birth_are() -> None:
+    rng = np.random.default_rng(4)
+    days, born = rng.integers(14_000, 18_000, 500), rng.integers(1930, 1990, 500)
+    year = days.astype("datetime64[D]").astype("datetime64[Y]").astype(int) + 1970
+    table = {"age": year - born, "born": born, "invited": _dates(days)}
+    table["other"] = rng.integers(20, 90, 500)
+    found = derived(look_at(pa.table(table)))
+    assert found == {"age": 'follows from "invited" and "born", the year of one less the other'}
+    assert derived(look_at(pa.table(table | {"age": year - born + (np.arange(500) == 7)}))) == {}
+
+
 @pytest.mark.parametrize("part", ["month", "day_of_week", "quarter", "day", "day_of_year"])
 def test_parts_of_dates_go(part: str) -> None:
     import pandas as pd

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, pairwise, permutations
 from keyword import iskeyword
@@ -29,6 +29,7 @@ _PART, _QUESTIONS = 0.9, 5  # Rank correlation from which on a part and its tota
 _POWERS = (0, 2, 3, 4, 5)  # Of ten, that a ratio is given in
 _FEW = 48  # Rows of the first look at products and ratios, of which there are many
 _FORMS = ("{} * {}", "{} / {}", "{} / {} ** 2", "({0} - {1}) / {1}")
+_SMALL = 10.0  # Median of positive counts below which a part is no share of its total
 _ZERO = "holds in all rows with values, not where one is null or the divisor is 0: there the result must be null"
 _RESULTS = ("total", "sum", "all", "growth", "change", "diff", "difference", "net", "gain", "overall")
 
@@ -346,11 +347,15 @@ def _orders(looks: Sequence[Look], columns: Mapping[str, Column]) -> Iterator[Pr
     if len(chain) > 1:
         yield from _chain(chain)
     middles = {look.name: abs(float(np.nanmedian(look.values[look.values != 0]))) for look in numbers}
+    counts = {look.name for look in numbers if look.whole and middles[look.name] < _SMALL}
+    split: set[str] = set()
     for one, other in permutations([look for look in numbers if look not in dates], 2):
         near = 0.05 <= (middles[one.name] + 1e-9) / (middles[other.name] + 1e-9) <= 20.0
         alike = near and bool(set(words_of(one.name)) & set(words_of(other.name)))
         if alike and (share := _in_order(one.values, other.values)):
-            yield _order_text(one, other, share)
+            found = _order_text(one, other, share, counts - split)
+            yield replace(found, active=False) if other.name in split else found
+            split |= counts & {other.name}  # a second part of it is a comment
     yield from _parts([look for look in numbers if look not in dates])
     for one, other in permutations(dates, 2):
         if not (one in chain and other in chain) and (share := _in_order(one.values, other.values)):
@@ -413,11 +418,12 @@ def _chain(chain: Sequence[Look]) -> Iterator[Proposed]:
     yield Proposed(" <= ".join(_name(look.name) for look in chain), 1.0, True)
 
 
-def _order_text(one: Look, other: Look, share: float) -> Proposed:
+def _order_text(one: Look, other: Look, share: float, counts: Collection[str] = ()) -> Proposed:
     """The order of two columns, in the direction that has a value to begin at; else as a condition."""
+    # Of small counts a masked share of a masked total is seldom a whole number, and rounding would move the mean
     first, second = ~np.isnan(one.values), ~np.isnan(other.values)
     begin, end = _name(one.name), _name(other.name)
-    if not (first & ~second).any() and _is_part(one, other):
+    if not (first & ~second).any() and other.name not in counts and _is_part(one, other):
         text = f"0 <= {begin} <= {end}"
     elif not (second & ~first).any():
         text = f"{begin} <= {end}"

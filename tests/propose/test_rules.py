@@ -142,6 +142,17 @@ def test_few_whole_numbers_that_others_follow_from_are_amounts(tmp_path):
     assert kinds["packs"] == kinds["size"] == "integer" and kinds["ward"] == "categorical"
 
 
+def test_parts_of_small_counts_are_kept_by_their_difference(tmp_path):
+    """Shares of a masked count, rounded to whole numbers, moved the mean of 800 rows beyond its limit."""
+    rng = np.random.default_rng(1)
+    visits, age = rng.poisson(0.9, 800), rng.integers(30, 80, 800)
+    parts = {f"visits_{name}": rng.binomial(visits, share) for name, share in (("related", 0.3), ("serious", 0.25))}
+    table = pa.table({"visits": visits, **parts, "age": age, "arm": rng.choice(["a", "b", "c"], 800)})
+    job = yaml.safe_load(text := _proposed_job(tmp_path, table))
+    assert job["rules"] == ["visits_related <= visits"] and '# - "0 <= visits_serious <= visits"' in text
+    assert preview(parse_job(job | {"output": str(tmp_path / "out")})).exit_code == 0
+
+
 def test_the_direction_of_an_order_is_that_which_has_a_begin():
     rng = np.random.default_rng(1)
     days = rng.integers(10_000, 14_000, (2, 900))
