@@ -872,7 +872,7 @@ def test_an_age_goes_where_a_date_and_a_year_of_birth_are() -> None:
     table = {"age": year - born, "born": born, "invited": _dates(days)}
     table["other"] = rng.integers(20, 90, 500)
     found = derived(look_at(pa.table(table)))
-    assert found == {"age": 'follows from "invited" and "born", the year of one less the other'}
+    assert found == {"age": 'the year of "invited" less "born"'}
     assert derived(look_at(pa.table(table | {"age": year - born + (np.arange(500) == 7)}))) == {}
 
 

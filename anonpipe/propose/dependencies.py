@@ -228,10 +228,7 @@ def _ages(looks: list[Look]) -> Iterator[tuple[str, str]]:
         for one, other in combinations(whole, 2):
             if _is_year(*_together(*map(_thin, (date, one, other)))) and _is_year(*_together(date, one, other)):
                 age, birth = sorted((one, other), key=lambda look: float(np.nanmedian(look.values)))
-                yield (
-                    age.name,
-                    f"follows from {quoted(date.name)} and {quoted(birth.name)}, the year of one less the other",
-                )
+                yield age.name, f"the year of {quoted(date.name)} less {quoted(birth.name)}"
 
 
 def _is_year(days: FloatArray, one: FloatArray, other: FloatArray) -> bool:

@@ -116,13 +116,13 @@ def _numbers(looks: Sequence[Look], columns: Mapping[str, Column]) -> list[Look]
     return [look for look in found if look.distinct > 2][:_MOST_NUMBERS]
 
 
-def _linear(looks: Sequence[Look], columns: Mapping[str, Column], masked: set[str]) -> Iterator[Proposed]:
+def _linear(looks: Sequence[Look], columns: Mapping[str, Column], masked: set[str]) -> list[Proposed]:
     """Columns that are sums of others times small numbers."""
     numbers = _numbers(looks, columns)
     values, done = {look.name: look.values for look in numbers}, set[str]()
     relations: list[tuple[tuple[str, ...], tuple[float, ...], float, float]] = []
     for names, times, constant in sorted((*_triples(numbers), *_sums(numbers)), key=lambda each: len(each[0])):
-        if done.issuperset(names):
+        if done.issuperset(names) or not masked.intersection(names):
             continue
         parts = np.stack([values[name] * each for name, each in zip(names, times, strict=True)])
         allowed = _RELATIVE * (np.abs(parts).sum(axis=0) + 1.0)
@@ -130,24 +130,16 @@ def _linear(looks: Sequence[Look], columns: Mapping[str, Column], masked: set[st
         if len(allowed) >= max(_ENOUGH, 10 * len(names)) and share >= _NEARLY:
             done |= set(names)
             relations.append((names, times, constant, share))
-    operands: dict[str, set[str]] = {}
+    found: list[Proposed] = []
     for names, times, constant, share in sorted(relations, key=lambda each: -len(each[0])):  # totals of many first
-        target = next(
-            (each for each in _targets(names, times, masked, values) if not _circle(each, names, operands)), None
-        )
-        if target is not None:
-            operands[target] = set(names) - {target}
+        for target in _targets(names, times, masked, values):
             own = times[names.index(target)]
             terms = {name: -each / own for name, each in zip(names, times, strict=True) if name != target}
-            yield Proposed(f"{_name(target)} = {_sum_text(terms, -constant / own)}", share, share == 1.0)
-
-
-def _circle(target: str, names: Sequence[str], operands: Mapping[str, set[str]]) -> bool:
-    """Whether a column is computed already, or one of the others would follow from it."""
-    behind = set(names) - {target}
-    while more := {each for name in behind for each in operands.get(name, ())} - behind:
-        behind |= more
-    return target in operands or target in behind
+            text = f"{_name(target)} = {_sum_text(terms, -constant / own)}"
+            if fits := _fitting(Proposed(text, share, share == 1.0), found, columns):
+                found += fits
+                break
+    return found
 
 
 def _triples(numbers: Sequence[Look]) -> Iterator[tuple[tuple[str, ...], tuple[float, ...], float]]:
