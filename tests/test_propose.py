@@ -277,11 +277,12 @@ def test_records_are_drawn_by_mixture_or_file_says_why_not(tmp_path, rows, colum
         parse_job(yaml.safe_load(text))
 
 
-@pytest.mark.parametrize(("columns", "asked"), [(60, True), (6, False)])
+@pytest.mark.parametrize(("columns", "asked"), [(60, True), (40, True), (6, False)])
 def test_many_columns_for_records_asked_about_as_plan_refuses(tmp_path, columns, asked):
     rng = np.random.default_rng(1)
     table = {f"lab{at}": np.exp(rng.normal(size=300)).round(2) for at in range(columns)}
-    text = proposal(tmp_path, table | {"side": rng.choice(["a", "b"], 300)})
+    side = np.append(rng.choice(["a", "b"], 290), [f"rare {at}" for at in range(10)])
+    text = proposal(tmp_path, table | {"side": side})
     assert ("disclose membership in so small a table" in text) == asked
     job = parse_job(yaml.safe_load(text) | {"output": str(tmp_path / "out")})
     if asked:
@@ -387,6 +388,34 @@ def test_household_numbers_are_the_unit_where_nothing_else_is() -> None:
     named = named.rename_columns(["household_id" if name == "household" else name for name in named.column_names])
     found = roles(named)
     assert (found["household_id"], found["patient"]) == (Role.UNIT, Role.DROPPED)
+
+
+@pytest.mark.parametrize("person", ["patient", "patient_id", "pid", "pnr", "pupil_id"])
+@pytest.mark.parametrize("place", ["pharmacy_id", "school_id"])
+def test_places_of_many_persons_are_no_unit(person: str, place: str) -> None:
+    """Patients go to several pharmacies; each pupil has one row, and a school."""
+    rng, persons = np.random.default_rng(3), 1500
+    rows = 1 if person == "pupil_id" else rng.integers(1, 8, persons)
+    who = np.repeat(np.arange(persons), rows)
+    made = {
+        place: np.where(rng.random(len(who)) < 0.7, who % 30, rng.integers(0, 30, len(who))) + 100,
+        person: rng.permutation(90_000)[:persons][who],
+        "sex": rng.choice(["f", "m"], persons)[who],
+        "born": rng.integers(1930, 2000, persons)[who],
+        "cost": rng.lognormal(5, 1, len(who)),
+    }
+    if place == "school_id":
+        made[place] = np.char.add("S", made[place].astype(str))
+    found = guess(look_at(pa.table(made)))
+    assert found[person].role is (Role.IDENTIFIER if person == "pupil_id" else Role.UNIT)
+    assert found[place].role is Role.DROPPED and f'many of "{person}" share each value' in found[place].reason
+
+
+def test_stays_of_patients_make_patients_no_places() -> None:
+    rng = np.random.default_rng(3)
+    who = np.repeat(np.arange(60), 120)
+    stays = {"key_id": who + 5000, "stay_id": np.arange(7_200) // 3, "born": rng.integers(1930, 2000, 60)[who]}
+    assert roles(pa.table(stays | {"cost": rng.lognormal(5, 1, 7_200)}))["key_id"] is Role.UNIT
 
 
 def test_what_is_measured_of_households_is_no_number_of_them() -> None:
@@ -834,6 +863,17 @@ def test_a_date_of_birth_goes_before_any_other_date() -> None:
     for name in ("date_of_birth", "DOB", "born"):
         table = pa.table({name: _dates(born), "visit": _dates(born + age * 365.25), "age": np.floor(age)})
         assert list(derived(look_at(table))) == [name]
+
+
+def test_an_age_goes_where_a_date_and_a_year_of_birth_are() -> None:
+    rng = np.random.default_rng(4)
+    days, born = rng.integers(14_000, 18_000, 500), rng.integers(1930, 1990, 500)
+    year = days.astype("datetime64[D]").astype("datetime64[Y]").astype(int) + 1970
+    table = {"age": year - born, "born": born, "invited": _dates(days)}
+    table["other"] = rng.integers(20, 90, 500)
+    found = derived(look_at(pa.table(table)))
+    assert found == {"age": 'the year of "invited" less "born"'}
+    assert derived(look_at(pa.table(table | {"age": year - born + (np.arange(500) == 7)}))) == {}
 
 
 @pytest.mark.parametrize("part", ["month", "day_of_week", "quarter", "day", "day_of_year"])

@@ -436,24 +436,26 @@ def test_a_lookup_and_pairs_give_away_no_rare_combination(tmp_path):
         "region": [f"r{at // 2}" for at in county],
         "rate": [None if at == 3 else 0.25 * at for at in county],
         "since": [dt.date(1990, 1, 1 + at // 2) for at in county],
+        "poverty": [None if at == 3 else int(at) for at in county],
         "sex": np.where(sex > 0, "m", "f").tolist(),
         "diagnosis": [f"d{at}" for at in np.where(sex > 0, rng.integers(0, 3, 1200), rng.integers(2, 5, 1200))],
         "x": rng.normal(size=1200),
     }
     for at in (0, 1):
         table["county"][at], table["region"][at] = "c9", "r9"
-        table["rate"][at], table["since"][at] = 9.0, dt.date(1999, 9, 9)
+        table["rate"][at], table["since"][at], table["poverty"][at] = 9.0, dt.date(1999, 9, 9), 9
         table["sex"][at], table["diagnosis"][at] = "m", "d4"
     table = pa.table(table)
     columns = columns_of(
         county="categorical", region="categorical", sex="binary", diagnosis="categorical", x="continuous",
-        rate="continuous", since="date",
+        rate="continuous", since="date", poverty="ordinal",
     )  # fmt: skip
-    rules = [f"county -> {name}" for name in ("region", "rate", "since")]
+    rules = [f"county -> {name}" for name in ("region", "rate", "since", "poverty")]
     job = job_of(tmp_path, table, columns, [*rules, "pairs(diagnosis, sex)"])
     assert small.run(job).version
     released = assert_released(job, table)
     assert not {"c9", "r9"} & {*released["county"].to_pylist(), *released["region"].to_pylist()}
+    assert {*released["poverty"].to_pylist()} == {0, 1, 2, None}
     assert {*released["rate"].to_pylist()} == {0.0, 0.25, 0.5, None} and max(released["since"].to_pylist()).year == 1990
     assert ("d4", "m") not in set(zip(released["diagnosis"].to_pylist(), released["sex"].to_pylist(), strict=True))
 

@@ -315,7 +315,9 @@ class RuleBook:
                 continue
             size = len(self.cells.categories[self.rules[at].terms[0][0]]) + 1
             values, place = np.unique(target, return_inverse=True)
-            found[at] = np.full(size, values[np.bincount(place, weights=rows).argmax()] if len(rows) else 0.0)
+            found[at] = np.full(
+                size, values[np.bincount(place, weights=rows).argmax()] if len(rows) else 0.0, np.float64
+            )
             order = np.argsort(rows, kind="stable")
             found[at][term[order]] = target[order]
             if self.rules[at].target not in self.cells.categories:

@@ -25,9 +25,10 @@ DAYS_IN = {"days": 1.0, "months": 30.4375, "years": 365.25}
 def derived(looks: list[Look]) -> dict[str, str]:
     """Columns that follow from other columns, with the reason; what they follow from is never among them."""
     # In this order, among the columns still left: linear copies of a number or date; parts of a date; classes, each
-    # category of which covers an interval of a number of its own; of two dates and the time between them one date.
+    # category of which covers an interval of a number of its own; of two dates and the time between them one date; of
+    # the year of a date, a year of birth and an age the age.
     found: dict[str, str] = {}
-    for search in (_copies, _date_parts, _classes, _intervals):
+    for search in (_copies, _date_parts, _classes, _intervals, _ages):
         for name, reason in search([look for look in looks if look.name not in found]):
             found.setdefault(name, reason)
     return found
@@ -218,3 +219,18 @@ def _dispensable(span: Look, begin: Look, end: Look, uses: dict[str, int]) -> Lo
         return begin if uses[begin.name] < uses[end.name] else end
     first, last = _together(begin, end)
     return begin if np.median(last - first) > 15 * DAYS_IN["years"] else end
+
+
+def _ages(looks: list[Look]) -> Iterator[tuple[str, str]]:
+    """Of two whole numbers that add up to the year of a date, the smaller: the age of a year of birth."""
+    whole = [look for look in looks if look.whole and not look.date and look.distinct > FEW_CODES]
+    for date in (look for look in looks if look.date):
+        for one, other in combinations(whole, 2):
+            if _is_year(*_together(*map(_thin, (date, one, other)))) and _is_year(*_together(date, one, other)):
+                age, birth = sorted((one, other), key=lambda look: float(np.nanmedian(look.values)))
+                yield age.name, f"the year of {quoted(date.name)} less {quoted(birth.name)}"
+
+
+def _is_year(days: FloatArray, one: FloatArray, other: FloatArray) -> bool:
+    years = np.floor(days).astype("datetime64[D]").astype("datetime64[Y]").astype(np.int64) + 1970
+    return len(days) >= ENOUGH_ROWS and bool(np.ptp(years) > 0 and (years == one + other).all())

@@ -8,7 +8,7 @@ follow from each other, too; and of a time or a day as one number (1342, 2024013
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -255,6 +255,24 @@ def _units(looks: list[Look]) -> dict[str, Guess]:
     return found
 
 
+def _without_places(looks: list[Look], guesses: dict[str, Guess], certain: Collection[str]) -> dict[str, Guess]:
+    """The same without the unit where each is of many persons or units of another column, as of a school."""
+    changed = dict(guesses)
+    for place in sorted(looks, key=lambda look: look.distinct):
+        if changed[place.name].role is not Role.UNIT or names_one_person(place.name):
+            continue
+        units = {each.name for each in looks if changed[each.name].role is Role.UNIT}.union(certain) - {place.name}
+        for look in looks:
+            person = names_one_person(look.name) and look.distinct > ENOUGH_ROWS and not look.date
+            pairs = len(np.unique(look.codes * (place.distinct + 1) + place.codes))
+            own = person or (look.name in units and COARSER * pairs > look.distinct)  # not parts of these, as of a stay
+            if own and pairs > MOST_ROWS * place.distinct:
+                reason = REASONS["place"].format(person=quoted(look.name))
+                changed[place.name] = replace(changed[place.name], role=Role.DROPPED, reason=reason)
+                break
+    return changed
+
+
 def _by_repeats(looks: list[Look], guesses: dict[str, Guess]) -> dict[str, Guess]:
     """Columns that number units by how their values repeat; of several the finest is the unit, others are asked about.
 
@@ -263,6 +281,7 @@ def _by_repeats(looks: list[Look], guesses: dict[str, Guess]) -> dict[str, Guess
     codes = {look.name: _in_order(look) for look in looks}
     asked = [look for look in looks if _may_number(look, guesses[look.name])]
     found = repeating(codes, [look.name for look in asked])
+    guesses = _without_places(looks, guesses, [name for name, certain in found.items() if certain])
     if not found:
         return guesses
     named = [look for look in looks if guesses[look.name].role is Role.UNIT]

@@ -77,7 +77,7 @@ def choose_method(looks: Sequence[Look], guesses: Mapping[str, Guess], rows: int
     if strata.min() < least and not merge:
         few = f"the table, or a stratum of it, has fewer than the {least} records that masks need for it"
         return MethodChoice(None, few, _can_join(strata, k))
-    dimension = _dimension(masked, guesses)
+    dimension = _dimension(masked, guesses, k / rows)
     smallest = int(strata[strata >= least].min()) if (strata >= least).any() else rows
     records, needed = max(2, unit.independent(smallest)), 0
     if dimension.columns > 0 and membership_from_moments(records, dimension) > MEMBERSHIP_LIMIT:
@@ -91,9 +91,10 @@ def choose_method(looks: Sequence[Look], guesses: Mapping[str, Guess], rows: int
     return MethodChoice("local_synthesis", merge=merge, records_needed=needed)
 
 
-def _dimension(masked: Sequence[Look], guesses: Mapping[str, Guess]) -> EffectiveDimension:
-    """The effective dimension of the masked columns in the sample, by which their moments disclose membership."""
+def _dimension(masked: Sequence[Look], guesses: Mapping[str, Guess], least: float = 0.0) -> EffectiveDimension:
+    """The effective dimension of masked columns in the sample, whose moments disclose membership; no rarer values."""
     shares = [np.bincount(look.codes + 1) / max(1, len(look.codes)) for look in masked]
+    shares = [np.where(each < least, 0.0, each) for each in shares]  # a run releases these as common values
     coded = [guesses[look.name].kind.coded for look in masked]
     nulls = [np.array([each[0], 1.0 - each[0]]) for each, one in zip(shares, coded, strict=True) if not one]
     return effective_dimension(coded.count(False), [*nulls, *compress(shares, coded)])

@@ -57,7 +57,7 @@ from anonpipe.propose.method_choice import (
 )
 from anonpipe.propose.names import REASONS, codes_for_unknown, quoted
 from anonpipe.propose.profile import MANY_CATEGORIES, Look, look_at, sample_of
-from anonpipe.propose.rules import Proposed, propose_rules
+from anonpipe.propose.rules import Proposed, amounts, computed_rules, propose_rules
 from anonpipe.source import NO_CSV, FoundFormat, Source, found_format, opened
 from anonpipe.types import FloatArray
 
@@ -111,6 +111,8 @@ def propose_job(
     text = None if unit is None or order else method_choice.order_of_rows(looks, guesses, unit, texts=True)
     if order is not None and guesses[order].kind.coded:
         guesses[order] = replace(guesses[order], kind=Kind.INTEGER, reason="orders the rows of a unit")
+    computed = computed_rules(looks, guesses, order)
+    guesses |= amounts(computed, guesses)
     chosen = choose_method(looks, guesses, rows, k)
     if chosen.records_needed:
         guesses = {look.name: _as_amount(look, guesses[look.name]) for look in looks}
@@ -124,7 +126,7 @@ def propose_job(
     constant = [look.name for look in kept if unit is not None and agree(look.codes, *pairs_of(unit.codes))]
     name = None if unit is None else unit.name
     chosen = replace(chosen, strata_measurable=measurable, unit=name, constant=tuple(constant), order=order, text=text)
-    rules = propose_rules(looks, guesses, order)
+    rules = propose_rules(looks, guesses, computed, order)
     asked = [f"CHECK: {each}." for each in totals.warnings()] + copies_asked(looks, guesses) + _asked_codes(guesses)
     asked += time_asked(looks, guesses, [rule.text for rule in rules if rule.active])
     guesses |= {name: _by_answer(guesses[name]) for name in written.open}

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import combinations, pairwise, permutations
 from keyword import iskeyword
 
@@ -14,7 +14,7 @@ from anonpipe.columns import Column, Kind, Role, Rule
 from anonpipe.encoding.rules import differ
 from anonpipe.job.rules import parse_rules
 from anonpipe.propose.guesses import Guess
-from anonpipe.propose.names import quoted, words_of
+from anonpipe.propose.names import REASONS, quoted, words_of
 from anonpipe.propose.profile import MANY_CATEGORIES, Look
 from anonpipe.types import BoolArray, FloatArray
 
@@ -29,6 +29,7 @@ _PART, _QUESTIONS = 0.9, 5  # Rank correlation from which on a part and its tota
 _POWERS = (0, 2, 3, 4, 5)  # Of ten, that a ratio is given in
 _FEW = 48  # Rows of the first look at products and ratios, of which there are many
 _FORMS = ("{} * {}", "{} / {}", "{} / {} ** 2", "({0} - {1}) / {1}")
+_SMALL = 10.0  # Median of positive counts below which a part is no share of its total
 _ZERO = "holds in all rows with values, not where one is null or the divisor is 0: there the result must be null"
 _RESULTS = ("total", "sum", "all", "growth", "change", "diff", "difference", "net", "gain", "overall")
 
@@ -43,23 +44,44 @@ class Proposed:
     note: str = ""
 
 
-def propose_rules(looks: Sequence[Look], guesses: Mapping[str, Guess], order: str | None = None) -> list[Proposed]:
-    """Rules that hold in all sampled rows, and could not by chance; and comments on those that nearly do.
+def computed_rules(looks: Sequence[Look], guesses: Mapping[str, Guess], order: str | None = None) -> list[Proposed]:
+    """Sums, products and ratios that hold in all sampled rows or nearly all, few whole numbers taken for amounts."""
+    released, columns, masked = _columns(looks, guesses, order)
+    few = [look.name for look in released if columns[look.name].kind is Kind.CATEGORICAL and look.whole]
+    columns |= {name: columns[name].model_copy(update={"kind": Kind.INTEGER}) for name in masked.intersection(few)}
+    return [*_linear(released, columns, masked), *_products(released, columns, masked)]
 
-    None gives `order`, which orders the rows of a unit, another value.
-    """
-    released = [look for look in looks if guesses[look.name].role.released]
-    if not released or len(released[0].codes) < _ENOUGH:
-        return []
+
+def amounts(computed: Sequence[Proposed], guesses: Mapping[str, Guess]) -> dict[str, Guess]:
+    """The same with few whole numbers, that were taken for codes, as what rules compute with."""
+    named = " ".join(each.text for each in computed if each.active)
+    coded = [name for name, each in guesses.items() if each.kind is Kind.CATEGORICAL and not each.kind_is_known]
+    found = [name for name in coded if re.search(rf"(?<![\w`]){re.escape(_name(name))}(?![\w`])", named)]
+    return {name: replace(guesses[name], kind=Kind.INTEGER, reason=REASONS["computed"]) for name in found}
+
+
+def _columns(
+    looks: Sequence[Look], guesses: Mapping[str, Guess], order: str | None
+) -> tuple[list[Look], dict[str, Column], set[str]]:
+    """Released columns, of tables with enough rows; what the job will say of each; and those that may be computed."""
+    released = [look for look in looks if guesses[look.name].role.released and len(look.codes) >= _ENOUGH]
     columns = {}
     for look in released:
         guess = guesses[look.name]
         columns[look.name] = Column(kind=guess.kind, step=guess.step).model_copy(update={"role": guess.role})
-    masked = {name for name, column in columns.items() if column.role is Role.MASKED} - {order}
+    return released, columns, {name for name, column in columns.items() if column.role is Role.MASKED} - {order}
+
+
+def propose_rules(
+    looks: Sequence[Look], guesses: Mapping[str, Guess], computed: Sequence[Proposed], order: str | None = None
+) -> list[Proposed]:
+    """Rules that hold in all sampled rows, and could not by chance; and comments on those that nearly do.
+
+    None gives `order`, which orders the rows of a unit, another value.
+    """
+    released, columns, masked = _columns(looks, guesses, order)
     found: list[Proposed] = []
-    computed = [*_linear(released, columns, masked), *_products(released, columns, masked)]
-    of_values = (*computed, *_lookups(released, columns, masked), *_orders(released, columns))
-    for each in of_values:
+    for each in (*computed, *_lookups(released, columns, masked), *_orders(released, columns)):
         found += _fitting(each, found, columns)
     rules = parse_rules([each.text for each in found if each.active], columns)
     derived = {rule.target for rule in rules}
@@ -94,26 +116,30 @@ def _numbers(looks: Sequence[Look], columns: Mapping[str, Column]) -> list[Look]
     return [look for look in found if look.distinct > 2][:_MOST_NUMBERS]
 
 
-def _linear(looks: Sequence[Look], columns: Mapping[str, Column], masked: set[str]) -> Iterator[Proposed]:
+def _linear(looks: Sequence[Look], columns: Mapping[str, Column], masked: set[str]) -> list[Proposed]:
     """Columns that are sums of others times small numbers."""
     numbers = _numbers(looks, columns)
-    by_name, done = {look.name: look.values for look in numbers}, set[str]()
-    for names, times, constant in (*_triples(numbers), *_sums(numbers)):
-        if done.issuperset(names):
+    values, done = {look.name: look.values for look in numbers}, set[str]()
+    relations: list[tuple[tuple[str, ...], tuple[float, ...], float, float]] = []
+    for names, times, constant in sorted((*_triples(numbers), *_sums(numbers)), key=lambda each: len(each[0])):
+        if done.issuperset(names) or not masked.intersection(names):
             continue
-        target = _target(names, times, masked)
-        if target is None:
-            continue
-        terms = {name: -each / times[names.index(target)] for name, each in zip(names, times, strict=True)}
-        del terms[target]
-        constant_of = -constant / times[names.index(target)]
-        value = sum((by_name[name] * each for name, each in terms.items()), np.full(len(by_name[target]), constant_of))
-        allowed = _RELATIVE * (np.abs(value) + np.abs(by_name[target]) + 1.0)
-        share = 1.0 - float(differ(value, by_name[target], allowed).mean())
-        if len(value) < max(_ENOUGH, 10 * len(names)) or share < _NEARLY:
-            continue
-        done |= set(names)
-        yield Proposed(f"{_name(target)} = {_sum_text(terms, constant_of)}", share, share == 1.0)
+        parts = np.stack([values[name] * each for name, each in zip(names, times, strict=True)])
+        allowed = _RELATIVE * (np.abs(parts).sum(axis=0) + 1.0)
+        share = 1.0 - float(differ(-parts[:-1].sum(axis=0) - constant, parts[-1], allowed).mean())
+        if len(allowed) >= max(_ENOUGH, 10 * len(names)) and share >= _NEARLY:
+            done |= set(names)
+            relations.append((names, times, constant, share))
+    found: list[Proposed] = []
+    for names, times, constant, share in sorted(relations, key=lambda each: -len(each[0])):  # totals of many first
+        for target in _targets(names, times, masked, values):
+            own = times[names.index(target)]
+            terms = {name: -each / own for name, each in zip(names, times, strict=True) if name != target}
+            text = f"{_name(target)} = {_sum_text(terms, -constant / own)}"
+            if fits := _fitting(Proposed(text, share, share == 1.0), found, columns):
+                found += fits
+                break
+    return found
 
 
 def _triples(numbers: Sequence[Look]) -> Iterator[tuple[tuple[str, ...], tuple[float, ...], float]]:
@@ -170,13 +196,17 @@ def _small(times: float) -> float | None:
     return None
 
 
-def _target(names: Sequence[str], times: Sequence[float], masked: set[str]) -> str | None:
-    """Of columns that follow from each other the result: by its name, else the sum of the others, else the last."""
+def _targets(
+    names: Sequence[str], times: Sequence[float], masked: set[str], values: Mapping[str, FloatArray]
+) -> list[str]:
+    """Of columns that follow from each other possible results, best first."""
+    # By its name, the sum of the others, or that which is least often near 0, beyond which it may come to lie
     possible = [name for name, each in zip(names, times, strict=True) if name in masked and abs(each) == 1.0]
     named = [name for name in possible if any(word in _RESULTS for word in words_of(name))]
     signs = {name: np.sign(each) for name, each in zip(names, times, strict=True)}
     alone = [name for name in possible if sum(sign == signs[name] for sign in signs.values()) == 1]
-    return next(iter([*named, *alone, *possible[::-1]]), None)
+    far = sorted(possible, key=lambda name: -abs(np.nanmean(values[name])) / np.nanstd(values[name]))
+    return [*named, *alone, *far]
 
 
 def _sum_text(terms: Mapping[str, float], constant: float) -> str:
@@ -309,11 +339,15 @@ def _orders(looks: Sequence[Look], columns: Mapping[str, Column]) -> Iterator[Pr
     if len(chain) > 1:
         yield from _chain(chain)
     middles = {look.name: abs(float(np.nanmedian(look.values[look.values != 0]))) for look in numbers}
+    counts = {look.name for look in numbers if look.whole and middles[look.name] < _SMALL}
+    split: set[str] = set()
     for one, other in permutations([look for look in numbers if look not in dates], 2):
         near = 0.05 <= (middles[one.name] + 1e-9) / (middles[other.name] + 1e-9) <= 20.0
         alike = near and bool(set(words_of(one.name)) & set(words_of(other.name)))
         if alike and (share := _in_order(one.values, other.values)):
-            yield _order_text(one, other, share)
+            found = _order_text(one, other, share, counts - split)
+            yield replace(found, active=False) if other.name in split else found
+            split |= counts & {other.name}  # a second part of it is a comment
     yield from _parts([look for look in numbers if look not in dates])
     for one, other in permutations(dates, 2):
         if not (one in chain and other in chain) and (share := _in_order(one.values, other.values)):
@@ -376,11 +410,12 @@ def _chain(chain: Sequence[Look]) -> Iterator[Proposed]:
     yield Proposed(" <= ".join(_name(look.name) for look in chain), 1.0, True)
 
 
-def _order_text(one: Look, other: Look, share: float) -> Proposed:
+def _order_text(one: Look, other: Look, share: float, counts: Collection[str] = ()) -> Proposed:
     """The order of two columns, in the direction that has a value to begin at; else as a condition."""
+    # Of small counts a masked share of a masked total is seldom a whole number, and rounding would move the mean
     first, second = ~np.isnan(one.values), ~np.isnan(other.values)
     begin, end = _name(one.name), _name(other.name)
-    if not (first & ~second).any() and _is_part(one, other):
+    if not (first & ~second).any() and other.name not in counts and _is_part(one, other):
         text = f"0 <= {begin} <= {end}"
     elif not (second & ~first).any():
         text = f"{begin} <= {end}"

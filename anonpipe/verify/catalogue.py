@@ -129,7 +129,8 @@ def _decoding(gate: str) -> Callable[[Collection[str]], str]:
         others = "for others a finer step, or wider bounds if values beyond them make sense; "
         first = (of_zeros + others) if zeros else "declare a finer step; " if "groups" in on else ""
         if gate == "mean":  # masks keep ranks and shares of categories, so that rules alone move a mean
-            first += "take a column of which most values are 0 out of rules with other columns; " * ("rules" in on)
+            of_rules = "take a column of which most values are 0 out of rules with other columns, or compute a column "
+            first += (of_rules + "that is farther from its bounds; ") * ("rules" in on)
         elif "groups" not in on:
             first += (
                 "give counts of few values kind: integer (they may be taken for categories), and ordered ones kind: "
@@ -417,7 +418,9 @@ _GATED = (
             above=0, figures=("column_shapes",), unmeasured="unmeasured.utility", example=1),
         "column distributions, worst column",
         lambda on: ("transform: normal_scores on a column of numbers keeps its distribution; " * ("normal_scores"
-        not in on) + f"{_smaller_k(on)}, keeps more of all"), audience=Audience.SEVERAL, unit=_CHANCE),
+        not in on) + "of a column that a rule computes, remove the rule (it is then masked itself), or raise "
+        "gates.column_shapes; " * ("rules" in on) + f"{_smaller_k(on)}, keeps more of all"),
+        audience=Audience.SEVERAL, unit=_CHANCE),
     _of_measure("utility",
         Gate("pair_shapes", None, "how pairs of columns go together",
             _OVER_CHANCE.format("a correlation, or the cross table of two columns (numbers in ten bins),"), above=0,

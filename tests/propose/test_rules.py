@@ -15,13 +15,16 @@ from anonpipe.pipeline.preview import preview
 from anonpipe.propose.guesses import guess
 from anonpipe.propose.profile import look_at
 from anonpipe.propose.propose import propose_job
-from anonpipe.propose.rules import propose_rules
+from anonpipe.propose.rules import amounts, computed_rules, propose_rules
 from tests.encoding.test_rules import table_of
 
 
 def proposed(table, active=True):
     looks = look_at(table)
-    return [each for each in propose_rules(looks, guess(looks)) if each.active == active]
+    guesses = guess(looks)
+    computed = computed_rules(looks, guesses)
+    guesses |= amounts(computed, guesses)
+    return [each for each in propose_rules(looks, guesses, computed) if each.active == active]
 
 
 def texts(table):
@@ -113,6 +116,43 @@ def test_sums_of_many_columns_with_small_multiples_are_found():
     }
 
 
+def test_a_total_of_sources_is_split_again_and_shares_add_up():
+    """No two rules compute the total; of shares that is computed which is never near 0."""
+    rng = np.random.default_rng(0)
+    sources = {f"source_{at}": rng.gamma(2.0, 1_000.0, 800).round() for at in range(4)}
+    total = sum(sources.values())
+    tax = np.floor(total * rng.uniform(0.1, 0.3, 800))
+    shares = np.floor(rng.dirichlet([2, 9, 2], 800) * 100)
+    shares[:, 1] += 100 - shares.sum(axis=1)
+    named = {name: shares[:, at] for at, name in enumerate(["food", "rent", "rest"])}
+    assert texts(pa.table({**sources, "tax": tax, "kept": total - tax, "total": total, **named})) == {
+        "total = source_0 + source_1 + source_2 + source_3",
+        "kept = total - tax",
+        "rent = 100 - food - rest",
+    }
+
+
+def test_few_whole_numbers_that_others_follow_from_are_amounts(tmp_path):
+    rng = np.random.default_rng(0)
+    packs, size = rng.choice([1, 2, 3, 4], 900), rng.choice([10, 20, 28, 30, 56, 100], 900)
+    table = {"packs": packs, "size": size, "quantity": packs * size, "ward": rng.choice([3, 7, 8, 21], 900)}
+    job = yaml.safe_load(_proposed_job(tmp_path, pa.table(table | {"cost": rng.gamma(2.0, 9.0, 900).round(2)})))
+    assert job["rules"] == ["quantity = packs * size"]
+    kinds = {name: column["kind"] for name, column in job["columns"].items()}
+    assert kinds["packs"] == kinds["size"] == "integer" and kinds["ward"] == "categorical"
+
+
+def test_parts_of_small_counts_are_kept_by_their_difference(tmp_path):
+    """Shares of a masked count, rounded to whole numbers, moved the mean of 800 rows beyond its limit."""
+    rng = np.random.default_rng(1)
+    visits, age = rng.poisson(0.9, 800), rng.integers(30, 80, 800)
+    parts = {f"visits_{name}": rng.binomial(visits, share) for name, share in (("related", 0.3), ("serious", 0.25))}
+    table = pa.table({"visits": visits, **parts, "age": age, "arm": rng.choice(["a", "b", "c"], 800)})
+    job = yaml.safe_load(text := _proposed_job(tmp_path, table))
+    assert job["rules"] == ["visits_related <= visits"] and '# - "0 <= visits_serious <= visits"' in text
+    assert preview(parse_job(job | {"output": str(tmp_path / "out")})).exit_code == 0
+
+
 def test_the_direction_of_an_order_is_that_which_has_a_begin():
     rng = np.random.default_rng(1)
     days = rng.integers(10_000, 14_000, (2, 900))
@@ -176,7 +216,7 @@ def test_wide_samples_take_seconds():
     )
     looks = look_at(table)
     guesses, begin = guess(looks), time.process_time()
-    propose_rules(looks, guesses)
+    propose_rules(looks, guesses, computed_rules(looks, guesses))
     assert time.process_time() - begin < 10.0
 
 

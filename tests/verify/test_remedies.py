@@ -237,6 +237,21 @@ def test_a_mean_that_a_rule_moves_is_told_to_leave_the_rule(tmp_path):
     assert off[0] < 1e-3 and off[1] > 2e-3, off
 
 
+def test_a_computed_distribution_is_told_to_leave_the_rule(tmp_path):
+    """Many houses are owed in full: what masked houses and debts leave is another distribution."""
+    columns = {name: {"kind": "integer"} for name in ("house", "debt", "net")} | {"age": {"kind": "integer"}}
+    rng = np.random.default_rng(5)
+    house = rng.lognormal(5.0, 0.8, 1_500).round().astype(int)
+    debt = np.where(rng.random(1_500) < 0.5, house, house // 2)
+    table = pa.table({"house": house, "debt": debt, "net": house - debt, "age": rng.integers(18, 90, 1_500)})
+    for rules in (["net = house - debt"], []):
+        more = {"mask": {"method": "local_synthesis"}, "gates": {"column_shapes": 1}, "measure": {"risk": False}}
+        job = small.job(tmp_path / str(len(rules)), table, columns, rules=rules, **more)
+        (check,) = (check for check in small.run(job).verdict.checks if check.key == "utility.column_shapes")
+        assert (check.outcome == "failed") == bool(rules), check
+        assert ("remove the rule" in advice_of(check.kind, job.in_force)) == bool(rules)
+
+
 def test_counts_taken_for_categories_keep_more_as_numbers(tmp_path):
     """The remedy that is printed leads to smaller deviations."""
     rng = np.random.default_rng(4)
