@@ -325,7 +325,9 @@ def _stratum_warnings(job: Job, encoder: ColumnEncoder, scanned: Scan, strata: S
             f"{strata.least}"
         )
     if strata.dropped:
-        warnings.append(f"strata.small is drop: {strata.dropped:,} records are left out, as their strata are under {strata.least}")
+        warnings.append(
+            f"strata.small is drop: {strata.dropped:,} records are left out, as their strata are under {strata.least}"
+        )
     return warnings
 
 

@@ -172,10 +172,18 @@ def _check_membership(job: Job, encoders: Encoders, rows: int, what: str) -> Non
         f"{what} has {rows:,} {counted} and {width.columns} independent feature columns. Means and covariances, which "
         f"mask.method {job.replacing.name} preserves, then disclose membership: expected AUC "
         f"{figure_beyond(expected, limit)}, limit {limit:g} (gates.membership_auc). {needs}, or about {fewer:,} "
-        "feature columns at most. Declare ordered categories kind: ordinal and counts kind: integer (one feature "
-        "column each, others have one for each category but one), join categories, drop columns, take fewer strata, "
-        f"or {job.larger_strata}. gates.membership_auc: null removes the limit, and members are then disclosed as often"
+        f"feature columns at most. {_most_categories(encoders)}Drop columns, take fewer strata, or {job.larger_strata}. "
+        "gates.membership_auc: null removes the limit, and members are then disclosed as often"
     )
+
+
+def _most_categories(encoders: Encoders) -> str:
+    """The categorical columns with most feature columns, and what makes them fewer; empty where all have one."""
+    width = {block.name: int((block.shares > 0).sum()) - 1 for block in encoders.features.categories}
+    most = [f"{name!r} ({width[name]})" for name in sorted(width, key=lambda name: -width[name])[:3] if width[name] > 1]
+    if not most:
+        return ""
+    return f"Most have {', '.join(most)}: join categories, or declare ordered ones kind: ordinal, which have one. "
 
 
 def _least(features: Features) -> int:
