@@ -172,8 +172,8 @@ def _check_membership(job: Job, encoders: Encoders, rows: int, what: str) -> Non
         f"{what} has {rows:,} {counted} and {width.columns} independent feature columns. Means and covariances, which "
         f"mask.method {job.replacing.name} preserves, then disclose membership: expected AUC "
         f"{figure_beyond(expected, limit)}, limit {limit:g} (gates.membership_auc). {needs}, or about {fewer:,} "
-        f"feature columns at most. {_most_categories(encoders)}Drop columns, take fewer strata, or {job.larger_strata}. "
-        "gates.membership_auc: null removes the limit, and members are then disclosed as often"
+        f"feature columns at most. {_most_categories(encoders)}Drop columns, take fewer strata, or "
+        f"{job.larger_strata}. gates.membership_auc: null removes the limit, and members are then disclosed as often"
     )
 
 
