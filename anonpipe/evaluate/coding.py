@@ -47,7 +47,7 @@ class _Categories:
 
     @classmethod
     def of(cls, values: FloatArray, most: int) -> Self:
-        codes, which, counts = np.unique(_null_as_code(values), return_inverse=True, return_counts=True)
+        codes, which, counts = np.unique(null_as_code(values), return_inverse=True, return_counts=True)
         common = np.sort(np.argsort(-counts, kind="stable")[:most])
         places = np.full(len(codes), len(common))
         places[common] = np.arange(len(common))
@@ -56,7 +56,7 @@ class _Categories:
         return cls(codes, places, 1.0 / math.sqrt(diversity) if diversity > 0 else 1.0, len(common))
 
     def placed(self, values: FloatArray) -> IntArray:
-        codes = _null_as_code(values)
+        codes = null_as_code(values)
         at = np.minimum(np.searchsorted(self.codes, codes), len(self.codes) - 1)
         return np.where(self.codes[at] == codes, self.places[at], self.others)
 
@@ -66,7 +66,8 @@ class _Categories:
         return dummies
 
 
-def _null_as_code(values: FloatArray) -> FloatArray:
+def null_as_code(values: FloatArray) -> FloatArray:
+    """Cells with infinity for null."""
     return np.where(np.isnan(values), np.inf, values)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
@@ -141,6 +142,10 @@ class Figure:
             audience=self.audience,
             **others,
         )
+
+
+# A share that an attack gets right: for recipients, where nothing else is given
+share_figure = partial(Figure, unit="share", audience=Audience.ENOUGH)
 
 
 # --- Why something was not measured -----------------------------------------------------------------------------------

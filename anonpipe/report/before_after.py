@@ -13,6 +13,7 @@ import numpy as np
 from anonpipe.files import write_atomic
 from anonpipe.report.content import PairLine, Panel, Picture, Report, ShareLine, SurvivalPart
 from anonpipe.report.figures import closed
+from anonpipe.verify.words import shortened
 
 _GREY, _BLUE = "0.75", "tab:blue"
 _LETTERS = 24  # Of a category below an axis
@@ -113,11 +114,8 @@ def _draw_categories(axis: Any, shares: list[ShareLine]) -> None:
     place = range(len(shares))
     axis.bar([at - 0.2 for at in place], [one.original for one in shares], width=0.4, color=_GREY)
     axis.bar([at + 0.2 for at in place], [one.released for one in shares], width=0.4, color=_BLUE)
-    axis.set_xticks(list(place), [_short(one.category) for one in shares], rotation=30, ha="right", fontsize=7)
-
-
-def _short(label: str) -> str:
-    return label if len(label) <= _LETTERS else f"{label[: _LETTERS - 1]}…"
+    labels = [shortened(one.category, _LETTERS) for one in shares]
+    axis.set_xticks(list(place), labels, rotation=30, ha="right", fontsize=7)
 
 
 def _curves(part: SurvivalPart) -> Iterator[tuple[str, list[Panel]]]:

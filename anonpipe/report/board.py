@@ -23,6 +23,7 @@ from anonpipe.report.figures import amount
 from anonpipe.report.page import output_of, report_of_release, template
 from anonpipe.rng import steward_secret
 from anonpipe.storage import release, release_log, versions
+from anonpipe.verify.words import shortened
 
 if TYPE_CHECKING:
     from anonpipe.storage.versions import OutputPlace
@@ -41,15 +42,8 @@ LIMITS = (
     "Sums over few records are not secret; the largest share of a unit in its group is reported.",
     "Attacks that nobody has tried yet may succeed.",
 )
-_RISKS = (
-    "risk.",
-    "values.h",  # rare original values in the release
-    "records.unchanged",
-    "cells.exact",
-    "keys.rare",
-    "group.smallest",
-    "alike.fewest",
-)
+# `values.h`: rare original values in the release
+_RISKS = ("risk.", "values.h", "records.unchanged", "cells.exact", "keys.rare", "group.smallest", "alike.fewest")
 _UTILITY = ("utility.", "analysis.", "mean", "covariance", "variance", "category_share", "null_share", "survival")
 _OF_ORIGINAL = "the original itself"  # How references begin that are of the original as it is
 # Of risk measures: what they say in plain words, for the table of risks before and after
@@ -163,19 +157,15 @@ def _figures(one: MeasureLine, title: str) -> tuple[str, ...]:
 
 
 def _listed(names: Iterable[str]) -> str:
-    shown = [_short(name) for name in names]
+    shown = [shortened(name, _LONG) for name in names]
     return ", ".join(shown[:_MOST]) + (f" and {len(shown) - _MOST:,} more" if len(shown) > _MOST else "")
 
 
 def _bounded(headings: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> dict[str, Any]:
     """A table of bounded length, and how many rows are left; columns in which no row has anything are left out."""
     used = [at for at in range(len(headings)) if at == 0 or any(row[at] for row in rows)]
-    shown = [[_short(row[at]) for at in used] for row in rows[:_MOST]]
+    shown = [[shortened(row[at], _LONG) for at in used] for row in rows[:_MOST]]
     return {"headings": [headings[at] for at in used], "rows": shown, "left": max(0, len(rows) - _MOST)}
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= _LONG else f"{text[: _LONG - 1]}…"
 
 
 def _plain(text: str) -> Markup:

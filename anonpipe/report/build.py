@@ -180,15 +180,14 @@ def _common(facts: Facts, audience: content.Audience, checks: tuple[Check, ...])
         overlaps = [_SERIES.format(base=job.fewest_changed, most=3 * job.fewest_changed)]
     lines, units = _lines(checks), facts.units
     rows = facts.rows if units is None else sum(number * released for number, _, released in units.sizes)
+    headline = words.headline(replace(facts.verdict, checks=checks), rows_in_copies(rows, job.release.copies), lines)
+    headline += "" if job.replaces else " No column is masked: rows are those of persons."
     not_kept = [name for name, facts_of_column in facts.columns.items() if facts_of_column.get("sum") == "not kept"]
     return {
         "created": facts.created,
         "anonpipe": facts.anonpipe,
         "passed": passed,
-        "headline": words.headline(
-            replace(facts.verdict, checks=checks), rows_in_copies(rows, job.release.copies), lines
-        )
-        + ("" if job.replaces else " No column is masked: rows are those of persons."),
+        "headline": headline,
         "summary": words.summary(lines),
         "k": job.k,
         "k_of_units": facts.least is not None or units is not None,

@@ -152,12 +152,11 @@ def compared(
             number = measured.number(name) or measured.from_codes(name, np.asarray(levels.get(name, ())))
             numbers |= {} if number is None else {name: number}
     indicators = [one.compound for each in shown.values() for one in (each[1:] if len(each) == 2 else each)]
-    complete = [
-        one for name, one in numbers.items() if max(measured.nulls(name, len(levels.get(name, ())))) <= MOST_NULLS
-    ]
+    codes = {name: len(levels.get(name, ())) for name in numbers}
+    complete = [one for name, one in numbers.items() if max(measured.nulls(name, codes[name])) <= MOST_NULLS]
     pairs = _pairs(measured, [*complete, *indicators])
     return Compared(
-        numbers=tuple(_line(measured, one, columns[name], len(levels.get(name, ()))) for name, one in numbers.items()),
+        numbers=tuple(_line(measured, one, columns[name], codes[name]) for name, one in numbers.items()),
         shares=tuple(_share(measured, name, one) for name, each in shown.items() for one in each),
         pairs=tuple(pairs[:MOST_PAIRS]),
         pairs_compared=len(pairs),

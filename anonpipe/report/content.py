@@ -16,14 +16,9 @@ FORMAT = "anonpipe-report-1"  # Changes when a reader of `report.json` has to
 Audience = Literal["internal", "external"]
 
 
-def _audience(given: Any) -> Any:
-    """The audience as this version calls it; reports of earlier ones are read, too."""
-    return "external" if given == "releasable" else given
-
-
-def _measure(given: Any) -> Any:
-    """The name of a measure, likewise."""
-    return "membership_auc" if given == "membership.auc" else given
+def _of_today(given: Any) -> Any:
+    """An audience or the name of a measure as this version calls it; reports of earlier ones are read, too."""
+    return {"releasable": "external", "membership.auc": "membership_auc"}.get(str(given), given)
 
 
 Treatment = Literal[
@@ -243,7 +238,7 @@ class CurveLine(Part):
 class MeasureLine(Part):
     """A measure of risk or utility; see `anonpipe.evaluate.measurement.Measurement`, whose fields these are."""
 
-    name: Annotated[str, BeforeValidator(_measure)]
+    name: Annotated[str, BeforeValidator(_of_today)]
     title: str
     value: float | None
     unit: str
@@ -327,7 +322,7 @@ class Report(Part):
     format: Literal["anonpipe-report-1"] = "anonpipe-report-1"
     of: Literal["a run", "two tables"] = "a run"
     trial: bool = False  # Whether nothing was to be published
-    audience: Annotated[Audience, BeforeValidator(_audience)]
+    audience: Annotated[Audience, BeforeValidator(_of_today)]
     created: str  # UTC
     anonpipe: str  # Version of the program
     # passed, headline, summary: the verdict, in words

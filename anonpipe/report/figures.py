@@ -19,6 +19,7 @@ from markupsafe import Markup, escape
 
 from anonpipe.errors import printable
 from anonpipe.report import content
+from anonpipe.verify.words import shortened
 
 WIDTH = 340
 _LETTER = 6.2  # mean width of a letter of 11 units
@@ -52,8 +53,7 @@ def _text(x: float, y: float, content: str, anchor: str | None = None, class_: s
 
 def _fitted(content: str, width: float) -> str:
     """The text, shortened to what `width` holds."""
-    most = max(4, int(width / _LETTER))
-    return content if len(content) <= most else content[: most - 1] + "…"
+    return shortened(content, max(4, int(width / _LETTER)))
 
 
 def number(value: float | None) -> str:

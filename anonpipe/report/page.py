@@ -48,8 +48,7 @@ def render(report: Report) -> str:
 
 def cell(report: Report, remedies: Sequence[str], first: Sequence[tuple[str, Any]], head: pa.Table | None) -> str:
     """Draw a report as the output of a notebook's cell: what a reader looks for first."""
-    columns = None if head is None else [column.to_pylist() for column in head.columns]
-    rows = None if columns is None else list(zip(*columns, strict=True))
+    rows = None if head is None else list(zip(*(column.to_pylist() for column in head.columns), strict=True))
     names = [] if head is None else head.column_names
     return template("cell.html").render(report=report, remedies=remedies, first=first, head=rows, names=names)
 

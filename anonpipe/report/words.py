@@ -107,16 +107,9 @@ def _dial(check: Check | None, title: str, sentence: str, is_share: bool, less: 
         return Dial(key="", title=title, shown="–", sentence=why)
     estimate = check.measured if check.point is None or not math.isfinite(check.point) else check.point
     shown = percent(estimate) if is_share else f"{estimate:.3g}"
-    return Dial(
-        key=check.key,
-        title=title,
-        estimate=estimate,
-        upper=check.high,
-        limit=check.limit,
-        outcome=check.outcome.value,
-        shown=shown,
-        sentence=sentence.format(shown, less=less) + _EXPECTED * (check.about.get("end") == "expected"),
-    )
+    meaning = sentence.format(shown, less=less) + _EXPECTED * (check.about.get("end") == "expected")
+    numbers = {"estimate": estimate, "upper": check.high, "limit": check.limit}
+    return Dial(key=check.key, title=title, outcome=check.outcome.value, shown=shown, sentence=meaning, **numbers)
 
 
 _BY = {"normal_scores": "normal scores", "log": "logarithms", "none": "values"}

@@ -33,9 +33,6 @@ class Scope(StrEnum):
     TABLE = "table"
     STRATUM = "stratum"
     GROUP = "group"
-    COLUMN = "column"
-    RECORD = "record"
-    MODEL = "model"
 
 
 class Counting(StrEnum):
@@ -196,7 +193,6 @@ def _of_measure(
         lambda about: "{records:,} of {of:,} records" + _ENDS.get(str(about.get("end")), ""),
         audience,
         unit=unit,
-        scope=Scope.RECORD,
         counts=Counting.NOTHING if unit else Counting.SHARE,
         gate=replace(gate, needs=(part, *gate.needs)),
         remedy=remedy,
@@ -218,7 +214,6 @@ def _of_analysis(key: str, title: str, audience: Audience, *, at_least: bool = F
         "analysis {analysis!r}: " + title,
         "{coefficients} coefficients, " + _RECORDS,
         audience,
-        scope=Scope.MODEL,
         at_least=at_least,
     )
 
@@ -281,7 +276,7 @@ _GATED = (
         "cells (31 % stay exact, of groups 50 %, of another sample 22 %); otherwise ") + "join rare categories, drop "
         "a column of many categories, or raise gates.exact_small_cells, which releases more true counts of under k"),
     CheckKind("local_suppression", "local-suppression rate, worst column", "the input", Audience.OPEN,
-        scope=Scope.COLUMN, counts=Counting.SHARE,
+        counts=Counting.SHARE,
         gate=Gate("local_suppression_rate", 0.05, "local suppression",
             "share of records that suppression of rare categories may change in one column", least=0),
         remedy=lambda on: "join rare categories in the input, take fewer or coarser columns into strata.by, inside "
@@ -502,7 +497,7 @@ _FIXED = (
     CheckKind("values.handed_on",
         _by_units("rare original values reproduced above chance ({})", "of fewer than {k} units",
             "in fewer than {k} records"),
-        _FILES, Audience.OPEN, scope=Scope.COLUMN, counts=Counting.ROWS, mandatory=True,
+        _FILES, Audience.OPEN, counts=Counting.ROWS, mandatory=True,
         remedy="take another method, or a form that does not hand on values of persons: "
         "decode.jitter_restored_times for restored survival times, mask.basis spectral, more noise; where the "
         "values are coarse, declare their step"),

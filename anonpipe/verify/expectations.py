@@ -112,10 +112,8 @@ class ReleaseView:
         for at, variable in enumerate(self.variables):
             column = cells[:, variable.position]
             if variable.category is not None and variable.position in probabilities:
-                of_codes = probabilities[variable.position]  # none of a code that does not occur
-                column = (
-                    of_codes[:, variable.category] if variable.category < of_codes.shape[1] else np.zeros(len(cells))
-                )
+                of_codes, code = probabilities[variable.position], variable.category
+                column = of_codes[:, code] if code < of_codes.shape[1] else np.zeros(len(cells))  # no record has it
             elif variable.category is not None:
                 column = (column == variable.category).astype(np.float64)
             if variable.scored:
@@ -175,12 +173,8 @@ def _indicators(
     share = counts / max(1, counts.sum())
     spread = np.sqrt(share * (1.0 - share))
     first = 1 if len(counts) == 2 else 0  # two categories: one indicator says it all
-    return [
-        Variable(
-            name, position, code, float(share[code]), float(spread[code]) or 1.0, synthesized, probability=probability
-        )
-        for code in range(first, len(counts))
-    ]
+    own = [(code, float(share[code]), float(spread[code]) or 1.0) for code in range(first, len(counts))]
+    return [Variable(name, position, *each, synthesized, probability=probability) for each in own]
 
 
 # --- Moments that a method promises before decoding, and the allowance of the written rows ----------------------------
@@ -219,10 +213,8 @@ class Target:
             return np.zeros(width), np.zeros((width, width))
         means, covariances = width * self.tables, width * (width + 1) // 2 * self.tables
         error, scale = self.expected.covariance_error, self.expected.covariance_scale
-        return (
-            mean_limit(self.expected.mean_error, CHANCE / means),
-            covariance_limit(error, scale, CHANCE / covariances),
-        )
+        mean = mean_limit(self.expected.mean_error, CHANCE / means)
+        return mean, covariance_limit(error, scale, CHANCE / covariances)
 
     @property
     def allowance(self) -> tuple[FloatArray, FloatArray]:
@@ -259,13 +251,11 @@ def against_expectation(scope: Scope, target: Target, made: Moments, names: Sequ
     mean_off = np.abs(made.mean - target.original.mean)
     covariance_off = np.abs(made.covariance - expected.covariance)
     square = np.outer(scale, scale)
-    about: dict[str, Any] = {"records": int(made.n)}
-    mean_key, covariance_key = scoped("expectation.mean", scope), scoped("expectation.covariance", scope)
+    keys = scoped("expectation.mean", scope), scoped("expectation.covariance", scope)
+    of_covariance = covariance_off, covariance, expected.covariance_error, square
     return [
-        _held(mean_key, mean_off, mean, expected.mean_error, scale, names=(names,), **about),
-        _held(
-            covariance_key, covariance_off, covariance, expected.covariance_error, square, names=(names, names), **about
-        ),
+        _held(keys[0], mean_off, mean, expected.mean_error, scale, names=(names,), records=int(made.n)),
+        _held(keys[1], *of_covariance, names=(names, names), records=int(made.n)),
     ]
 
 
@@ -343,10 +333,8 @@ def _moments_off(known: Tally, found: Tally, reach: FloatArray | float) -> Check
     limit = EXACT + _EPS * (size + reach) / scale
     mean = np.abs(found.mean - known.mean) / scale
     variance = np.abs(found.m2 - known.m2) / np.maximum(known.n, 1.0) / scale**2
-    both, limits = (
-        np.concatenate([mean, variance]),
-        np.concatenate([limit, 2.0 * limit + _EPS * np.square(reach / scale)]),
-    )
+    both = np.concatenate([mean, variance])
+    limits = np.concatenate([limit, 2.0 * limit + _EPS * np.square(reach / scale)])
     compared = int(np.count_nonzero(known.n))
     return worst_entry("staging.moments", both, limits, records=known.rows, compared=compared)
 

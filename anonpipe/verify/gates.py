@@ -276,9 +276,8 @@ def _classes(by: GroupEvidence) -> list[Check]:
             about = {"column": name, "diversity": asked.diversity}
             checks.append(held("sensitive.l_diversity", measured, asked.l_diversity, about=about))
         if asked.t_closeness is not None:
-            measured = (
-                disclosure.largest_ordered if asked.closeness == "ordered" else disclosure.largest_total_variation
-            )
+            in_order, apart = disclosure.largest_ordered, disclosure.largest_total_variation
+            measured = in_order if asked.closeness == "ordered" else apart
             about = {"column": name, "closeness": asked.closeness}
             checks.append(held("sensitive.t_closeness", measured, asked.t_closeness, about=about))
     return checks
@@ -324,9 +323,8 @@ def _before_decoding(evidence: Evidence) -> list[Check]:
 def _written(evidence: Evidence, limits: Limits) -> list[Check]:
     """Hold the written rows against the original: what the method takes plus what decoding may add."""
     by = evidence.by
-    whole = ComparedMoments(
-        evidence, Scope.TABLE, merge_all(evidence.original), merge_all(evidence.released), by.whole, evidence.scanned()
-    )
+    both = merge_all(evidence.original), merge_all(evidence.released)
+    whole = ComparedMoments(evidence, Scope.TABLE, *both, by.whole, evidence.scanned())
     checks = _differences(whole, limits) + _without_limit(whole)
     if by.strata:
         scopes = sorted(set(by.scopes))
@@ -409,9 +407,8 @@ class ComparedMoments:
             "lost": ", ".join(map(repr, self.evidence.unpreserved_moments)),
         }
         names = [columns[each].tolist() for each in which]
-        return worst_entry(
-            scoped(key, self.scope), off, limit, names, about=about, records=int(self.released.rows), **given
-        )
+        given |= {"about": about, "records": int(self.released.rows)}
+        return worst_entry(scoped(key, self.scope), off, limit, names, **given)
 
     @cached_property
     def allowance(self) -> tuple[FloatArray, FloatArray]:
@@ -499,12 +496,8 @@ class ComparedMoments:
         """Of each variable `ScoredColumn.released_scores`, NaN of those without, shape (3, n_variables)."""
         view = self.view
         scored = {} if view.scores is None else view.scores.by_position()
-        found = [
-            scored[each.position].released_scores(self.strata)
-            if each.scored and each.position in scored
-            else [np.nan] * 3
-            for each in view.variables
-        ]
+        columns = [scored.get(each.position) if each.scored else None for each in view.variables]
+        found = [[np.nan] * 3 if column is None else column.released_scores(self.strata) for column in columns]
         return np.array(found, dtype=np.float64).reshape(-1, 3).T
 
     @property
@@ -557,11 +550,9 @@ class ComparedMoments:
         most_left = np.maximum.outer(left, left)
         variance = (most_left * self._joint + 1.0 - np.square(np.outer(kept, kept))) / n
         variance += ranked * np.square(RANKED / n)
-        moved = self._moved[0]
-        variance += (1.0 + np.square(self._correlation)) * 2.0 * np.maximum.outer(moved, moved) / n
-        variance += (
-            2.0 * (1.0 + np.square(self._correlation)) * np.maximum(1.0 / n - 1.0 / max(self.original.rows, 2), 0.0)
-        )
+        moved, twice = self._moved[0], 2.0 * (1.0 + np.square(self._correlation))
+        variance += twice * np.maximum.outer(moved, moved) / n
+        variance += twice * np.maximum(1.0 / n - 1.0 / max(self.original.rows, 2), 0.0)
         own = np.where(indicator, self.scale * view.sd, 1.0)
         record = placed / (n * np.outer(own, own))
         pairs = len(kept) * (len(kept) + 1) // 2 * max(1, len(self.evidence.by.strata))
@@ -643,9 +634,8 @@ def _in_unit(compared: ComparedMoments, limits: Limits) -> list[Check]:
     found, by_rules = [], compared.reach_of_means
     if own_unit.any():
         off = np.where(known, np.abs(compared.released.mean), compared.mean_off)
-        found.append(
-            compared.against("mean.own_unit", off[own_unit], limits["mean_in_unit"] + by_rules[own_unit], own_unit)
-        )
+        limit = limits["mean_in_unit"] + by_rules
+        found.append(compared.against("mean.own_unit", off[own_unit], limit[own_unit], own_unit))
     if known.any():
         off = _apart(np.diag(compared.released.covariance), compared.view.known_variance)
         by = compared.evidence.by

@@ -54,13 +54,8 @@ _BINS = 64
 _STEPS_APART = 100  # Nearer neighbours are equally far because their grid leaves no other places
 
 # Round steps, those of hours, minutes and seconds in days among them, the coarsest first
-_GRIDS = tuple(
-    sorted(
-        {digit * 10.0**power for power in range(-6, 7) for digit in (1, 2, 2.5, 5)}
-        | {1 / 24, 1 / 1440, 1 / 86400, 7.0},
-        reverse=True,
-    )
-)
+_DECIMAL = {digit * 10.0**power for power in range(-6, 7) for digit in (1, 2, 2.5, 5)}
+_GRIDS = sorted(_DECIMAL | {1 / 24, 1 / 1440, 1 / 86400, 7.0}, reverse=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,9 +125,8 @@ class Fineness:
 
 def _lies_on(values: FloatArray, grid: float, relative: float = 0.0) -> BoolArray:
     """Which values are multiples of a step, but for rounding."""
-    return np.asarray(
-        np.abs(values - np.rint(values / grid) * grid) <= np.maximum(1e-9 * grid, max(1e-14, relative) * np.abs(values))
-    )
+    rounding = np.maximum(1e-9 * grid, max(1e-14, relative) * np.abs(values))
+    return np.asarray(np.abs(values - np.rint(values / grid) * grid) <= rounding)
 
 
 def coarsest_grid(distinct: Callable[[], list[FloatArray]], step: float, relative: float = 0.0) -> float:
@@ -183,13 +177,9 @@ def _chances(
     high = np.searchsorted(released, rare + rounding, side="right")
     steps = np.arange(NEIGHBOURS)
     below, above = low[:, None] - 1 - steps, high[:, None] + steps
-    apart = np.concatenate(
-        [
-            np.where(below >= 0, rare[:, None] - released[np.maximum(below, 0)], np.inf),
-            np.where(above < len(released), released[np.minimum(above, len(released) - 1)] - rare[:, None], np.inf),
-        ],
-        axis=1,
-    )
+    left = np.where(below >= 0, rare[:, None] - released[np.maximum(below, 0)], np.inf)
+    right = np.where(above < len(released), released[np.minimum(above, len(released) - 1)] - rare[:, None], np.inf)
+    apart = np.concatenate([left, right], axis=1)
     apart.sort(axis=1)
     near = np.minimum(NEIGHBOURS, np.isfinite(apart).sum(axis=1))
     nearest, reach = apart[:, 0], apart[np.arange(len(rare)), np.maximum(near - 1, 0)]
@@ -310,20 +300,13 @@ class SmallCellCounts:
         smaller = np.minimum.outer(sizes, sizes)[compared]
         chance = np.exp(log_binomial(counts, smaller, counts / np.maximum(smaller, 1.0)))
         exact = int(np.count_nonzero(counts == after[compared]))
+        of_exact = len(counts), exact, float(chance.sum()), float((chance * (1.0 - chance)).sum())
         shown = before[np.triu(levels.apart) & (after > 0) & (after < k)]
         every = before[np.triu(levels.apart)].astype(np.int64)
         of_size = np.bincount(every[every <= len(_NEW)], minlength=len(_NEW) + 1)[1:]
         new = min(max(0.0, float(_NEW @ of_size)), float(len(shown)))
-        return cls(
-            len(counts),
-            exact,
-            float(chance.sum()),
-            float((chance * (1.0 - chance)).sum()),
-            len(shown),
-            int(np.count_nonzero(shown)),
-            len(shown) - new,
-            new + float(_NEW**2 @ of_size),
-        )
+        occurring = len(shown), int(np.count_nonzero(shown)), len(shown) - new, new + float(_NEW**2 @ of_size)
+        return cls(*of_exact, *occurring)
 
 
 def _beyond(found: int, expected: float, variance: float, of: int) -> float:
@@ -357,15 +340,11 @@ class _Levels:
                 rows.append((unit, 0 * unit, 0.0, variable))
                 rows += [(-unit, 0 * unit, 1.0, variable)] * (own[at] == 1)
         value, present, constant, variables = zip(*rows, strict=True) if rows else ((), (), (), ())
-        return cls(
-            np.reshape(value, (len(rows), size)),
-            np.reshape(present, (len(rows), size)),
-            np.array(constant),
-            np.array([each.position for each in variables], dtype=np.float64),
-            np.array([each.synthesized for each in variables], dtype=bool),
-            np.array([each.mean for each in view.variables]),
-            view.sd,
-        )
+        both = [np.reshape(each, (len(rows), size)) for each in (value, present)]
+        positions = np.array([each.position for each in variables], dtype=np.float64)
+        synthesized = np.array([each.synthesized for each in variables], dtype=bool)
+        means = np.array([each.mean for each in view.variables])
+        return cls(both[0], both[1], np.array(constant), positions, synthesized, means, view.sd)
 
     @property
     def apart(self) -> BoolArray:

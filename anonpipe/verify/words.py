@@ -349,9 +349,9 @@ def failures(verdict: Verdict, remedies: Sequence[str], most: int = _MOST_FAILUR
     return [*lines, "more     remedies in full: --details, or the report"]
 
 
-def _cut(text: str) -> str:
-    """A text on one line of the terminal."""
-    return text if len(text) <= WIDTH else f"{text[: WIDTH - 1]}…"
+def shortened(text: str, most: int = WIDTH) -> str:
+    """A text of so many characters at most, by default on one line of the terminal."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def summary_lines(verdict: Verdict, rows: int, facts: RunFacts, remedies: Sequence[str] = ()) -> list[str]:
@@ -360,10 +360,10 @@ def summary_lines(verdict: Verdict, rows: int, facts: RunFacts, remedies: Sequen
     head = [
         headline(verdict, rows, facts),
         *(textwrap.wrap(f"verdict  {word}", WIDTH, subsequent_indent=" " * 9) if verdict.passed else []),
-        _cut(f"method   {method}"),
+        shortened(f"method   {method}"),
         f"checks   {counts(verdict)}",
         *([f"units    {facts.units}"] if facts.units and verdict.passed else []),
-        *([_cut(f"recoded  {facts.recoded}")] if facts.recoded else []),
+        *([shortened(f"recoded  {facts.recoded}")] if facts.recoded else []),
         *([f"again    {AGAIN.format(facts.again)}"] if facts.again and verdict.passed and facts.copies == 1 else []),
     ]
     return head + (table(verdict) if verdict.passed else failures(verdict, remedies))

@@ -57,19 +57,13 @@ def closest_record(near: FloatArray, other: FloatArray, *, of: int) -> list[Meas
     if len(near) < of:
         intervals = {"p5": _tail_interval(near[:, 0]), "equal": wilson(equal * len(near), len(near))}
     curve = Curve("Distance to the closest record", "share of records", "distance", _LEVELS, own, theirs)
-    found = []
+    found, sizes = [], (len(near), of)
     for key, (value, baseline) in values.items():
         undefined = "Not defined: the reference has records at distance 0. " if math.isnan(value) else ""
+        interval, curves = intervals.get(key, (None, None)), (curve,) if key == "p5" else ()
+        note = undefined + _NOTE
         found.append(
-            FIGURES[key].measured(
-                value,
-                len(near),
-                of,
-                interval=intervals.get(key, (None, None)),
-                baseline=baseline,
-                note=undefined + _NOTE,
-                curves=(curve,) if key == "p5" else (),
-            )
+            FIGURES[key].measured(value, *sizes, interval=interval, baseline=baseline, note=note, curves=curves)
         )
     return found
 

@@ -120,8 +120,7 @@ def _measured(
     """The mean over the columns of one sort, and its interval from parts of the records."""
     defined = [column for column in columns.values() if column is not None]
     of_all = {name: column.figures(slice(None)) for name, column in columns.items() if column is not None}
-    values = {name: given for name, (given, _) in of_all.items()}
-    known, note = tuple((name, value) for name, value in values.items() if np.isfinite(value)), figure.note
+    known, note = tuple((name, given) for name, (given, _) in of_all.items() if np.isfinite(given)), figure.note
     if left := len(columns) - len(known):
         note += (
             f" {left} of {len(columns)} columns are left out: constant, nearly all null, with values that repeat "
@@ -132,15 +131,10 @@ def _measured(
         return float(np.mean([column.figures(rows)[0] for column in defined]))
 
     value, alone = np.mean(list(of_all.values()), axis=0).tolist() if defined else (math.nan, math.nan)
+    interval = _interval(mean, value, records, least) if defined else (None, None)
+    baseline = alone if known else None  # which tells how far the original's values spread: hence `columns`
     return figure.measured(
-        value,
-        records,
-        of,
-        interval=_interval(mean, value, records, least) if defined else (None, None),
-        baseline=alone if known else None,
-        note=note,
-        parts=known,
-        columns=len(known),  # the baseline tells how far the original's values spread
+        value, records, of, interval=interval, baseline=baseline, note=note, parts=known, columns=len(known)
     )
 
 

@@ -14,32 +14,25 @@ from anonpipe.errors import InputError
 from anonpipe.evaluate.coding import middle_spread
 from anonpipe.evaluate.measurement import (
     Audience,
-    Figure,
     Measurement,
     Reason,
     Share,
     beyond_control,
     exact_share,
     grouped_share,
+    share_figure,
 )
 from anonpipe.evaluate.risk._guesses import FEWEST, NEIGHBOURS, SHARES, agreed, best_constant, by_sureness, surest
 from anonpipe.evaluate.risk._measure import AttackData, InferenceTask, Measured, RiskMeasure, StratumGuesses, require
 from anonpipe.types import BoolArray, FloatArray
 
-_figure = partial(
-    Figure,
-    unit="share",
-    source="Giomi, Boenisch, Wehmeyer & Tasnádi (2023), doi:10.56553/popets-2023-0055 "
-    "(attribute inference with control)",
-)
+_GIOMI = "Giomi, Boenisch, Wehmeyer & Tasnádi (2023), doi:10.56553/popets-2023-0055 (attribute inference with control)"
+_figure = partial(share_figure, source=_GIOMI)
 _UPPER_TAIL = 0.025  # Chance that an upper end is too low, whatever the number of columns
 _NO_MORE = "a release that says no more of its own persons than of others"
 
 _RISK = _figure(
-    "attribute_inference",
-    "Attribute inference (WP 216) of the worst column, above the hold-out",
-    audience=Audience.ENOUGH,
-    baseline_is=_NO_MORE,
+    "attribute_inference", "Attribute inference (WP 216) of the worst column, above the hold-out", baseline_is=_NO_MORE
 )
 _SUREST = {
     share: _figure(
@@ -60,7 +53,6 @@ _SUCCESS = _figure(
 _STRATUM = _figure(
     "stratum_inference",
     "Inference of a person's stratum from all other columns",
-    audience=Audience.ENOUGH,
     baseline_is="a release that says no more of its own persons than others' records do",
 )
 _STRATUM_SUCCESS = _figure(
@@ -156,32 +148,24 @@ class AttributeInference:
             named = (("members", column.members), ("hold-out", column.controls), ("best constant", column.constant))
             shares += [(f"{column.name}, {what}", value) for what, value in named]
         undefined = "Not defined: every held-out value is guessed. " if math.isnan(worst.risk) else ""
-        return (
-            _RISK.measured(
-                worst.risk,
-                min(self.records, self.controls),
-                self.of,
-                interval=self.worst_interval,
-                baseline=0.0,
-                note=f"{undefined}Worst of {len(self.columns)} columns: {worst.name!r}"
-                + (f", of the surest {100 * shown[0].share:g} % of the guesses, " if shown else "")
-                + "; the largest of several is somewhat too large by chance, and the lower end allows for that "
-                f"(Bonferroni). {note}",
-                parts=_risks(self.columns),
-                columns=len(self.columns),
-                worst=tuple(dict.fromkeys((worst.name, widest.name))),
-            ),
-            *(self._of_surest(guesses) for guesses in self.surest),
-            _SUCCESS.measured(
-                self.success[0],
-                self.records,
-                self.of,
-                interval=self.success[1:],
-                baseline=self.control,
-                note=note,
-                parts=tuple(shares),
-            ),
+        among = f", of the surest {100 * shown[0].share:g} % of the guesses, " if shown else ""
+        risk = _RISK.measured(
+            worst.risk,
+            min(self.records, self.controls),
+            self.of,
+            interval=self.worst_interval,
+            baseline=0.0,
+            note=f"{undefined}Worst of {len(self.columns)} columns: {worst.name!r}{among}; the largest of several is "
+            f"somewhat too large by chance, and the lower end allows for that (Bonferroni). {note}",
+            parts=_risks(self.columns),
+            columns=len(self.columns),
+            worst=tuple(dict.fromkeys((worst.name, widest.name))),
         )
+        sizes, interval, parts = (self.records, self.of), self.success[1:], tuple(shares)
+        success = _SUCCESS.measured(
+            self.success[0], *sizes, interval=interval, baseline=self.control, note=note, parts=parts
+        )
+        return risk, *map(self._of_surest, self.surest), success
 
     def _of_surest(self, surest: SurestGuesses) -> Measurement:
         worst = _worst(surest.columns)
@@ -406,26 +390,14 @@ def stratum_inference(guesses: Mapping[str, StratumGuesses], of: int) -> tuple[M
             f"is of their own group, and {100 * guess.members[guess.linked].mean():.1f} % of these have its "
             f"{worst.name!r}. "
         )
-    return (
-        _STRATUM.measured(
-            worst.risk,
-            len(guess.members),
-            of,
-            interval=_largest(columns),
-            baseline=0.0,
-            note=how,
-            parts=_risks(columns),
-            worst=(worst.name,),
-        ),
-        replace(_STRATUM_SUCCESS, baseline_is=control).measured(
-            worst.members,
-            len(guess.members),
-            of,
-            baseline=worst.controls,
-            note=f"{found}The commonest value is right for {100 * worst.constant:.1f} %. {how}",
-            parts=tuple((column.name, column.members) for column in columns),
-        ),
+    sizes, interval, parts = (len(guess.members), of), _largest(columns), _risks(columns)
+    risk = _STRATUM.measured(
+        worst.risk, *sizes, interval=interval, baseline=0.0, note=how, parts=parts, worst=(worst.name,)
     )
+    note = f"{found}The commonest value is right for {100 * worst.constant:.1f} %. {how}"
+    right = tuple((column.name, column.members) for column in columns)
+    success = replace(_STRATUM_SUCCESS, baseline_is=control)
+    return risk, success.measured(worst.members, *sizes, baseline=worst.controls, note=note, parts=right)
 
 
 def least_shown(other: float, members: int, controls: int) -> float:

@@ -9,7 +9,7 @@ from typing import Any, Literal, Self, get_args
 
 import numpy as np
 
-from anonpipe.evaluate.measurement import Audience, Curve, Ends, Figure, Measurement, Reason, beyond, grouped_share
+from anonpipe.evaluate.measurement import Curve, Ends, Figure, Measurement, Reason, beyond, grouped_share, share_figure
 from anonpipe.evaluate.risk._measure import AttackData, Measured, RiskMeasure, WholeGroups, require
 from anonpipe.kernels.points import sort_groups
 from anonpipe.types import FloatArray, IntArray
@@ -27,24 +27,20 @@ _BY = {  # How the attacker guesses, and in short
     "mean": ("takes the group's released mean, whatever the known attribute says", "by the group's mean"),
 }
 _RECOVERED = {
-    guess: Figure(
+    guess: share_figure(
         f"known_attribute.{guess}",
         f"Values recovered from a person's group and one attribute, {short}",
-        "share",
-        "own attack; groups of three with exact moments leave one angle free",
-        Audience.ENOUGH,
+        source="own attack; groups of three with exact moments leave one angle free",
         baseline_is="the better of the same guess in another group and of the mean of the released records",
         note=f"The attacker {how}; recovered is what is within {{tolerance:g}} standard deviations. "
         "Where two answers are left, the better counts. Parts: by the attribute that is known.",
     )
     for guess, (how, short) in _BY.items()
 }
-_POOLED = Figure(
+_POOLED = share_figure(
     "collusion.recovered",
     "Values recovered by all other members of a group together",
-    "share",
-    "own attack; group sums that are kept exactly give the last member away",
-    Audience.ENOUGH,
+    source="own attack; group sums that are kept exactly give the last member away",
     baseline_is="the released mean of the group, without pooling",
     note="The sum of the group's released records less those of the others; recovered is what is within {tolerance:g} "
     "standard deviations. All members but one must know that they share a group.",
@@ -100,12 +96,10 @@ class RecoveredValues:
         return figure.measured(value, *sizes, interval=interval, baseline=baseline, note=note, **others)
 
 
-_GAINED = Figure(
+_GAINED = share_figure(
     "known_attribute.gained",
     "Values recovered from a person's group and one attribute, of those not recovered without the group",
-    "share",
-    "own attack; (share - baseline) / (1 - baseline), as of attribute inference",
-    Audience.ENOUGH,
+    source="own attack; (share - baseline) / (1 - baseline), as of attribute inference",
     baseline_is="no more than is recovered without the group",
 )
 _GAINED_TOGETHER = replace(

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from anonpipe.errors import InputError
-from anonpipe.evaluate.measurement import Audience, Curve, Figure, Share, wilson
+from anonpipe.evaluate.measurement import Audience, Curve, Figure, Share, share_figure, wilson
 from anonpipe.evaluate.risk._measure import AttackData, Measured, RiskMeasure
 from anonpipe.evaluate.risk._nearest import Nearest
 from anonpipe.evaluate.utility import auc
@@ -29,21 +29,17 @@ _PAPER = "Lasko & Vinterbo 2010, doi:10.1109/TKDE.2009.88, section "
 _TELLS = "1: who sees the measure knows which matches are right; 0.5: no better than a coin."
 
 _EXCESSES = {
-    name: Figure(
+    name: share_figure(
         f"lasko.{name}",
         f"{words}: records predicted better by the release than by others' records",
-        "share",
-        f"{_PAPER}II.A",
-        Audience.ENOUGH,
+        source=f"{_PAPER}II.A",
     )
     for name, (words, _) in _WORDS.items()
 }
-_MATCH_RATE = Figure(
+_MATCH_RATE = share_figure(
     "lasko.match_rate",
     "Records whose closest released record",
-    "share",
-    f"{_PAPER}IV.C",
-    Audience.ENOUGH,
+    source=f"{_PAPER}IV.C",
     note="Says little alone: what matters is whether right matches can be distinguished from wrong ones.",
 )
 _AREAS = {
@@ -112,15 +108,12 @@ def telling(found: Nearest, matched: BoolArray, k: int = NEAREST) -> tuple[Share
     three, by ranks, in five folds.
     """
     ours = predictions(found, k)
-    return (*(_telling_apart(-values, matched) for values in ours), _together(ours, matched))
+    if matched.all() or not matched.any():
+        return (_UNKNOWN,) * (len(ours) + 1)
+    return (*(auc(-values[matched], -values[~matched]) for values in ours), _together(ours, matched))
 
 
 _UNKNOWN = Share(float("nan"), float("nan"), float("nan"))
-
-
-def _telling_apart(scores: FloatArray, matched: BoolArray) -> Share:
-    """Area under the curve, unknown where all matches are right or all are wrong."""
-    return _UNKNOWN if matched.all() or not matched.any() else auc(scores[matched], scores[~matched])
 
 
 def _together(measures: Predictions, matched: BoolArray) -> Share:
@@ -164,11 +157,8 @@ def _of_release(data: AttackData) -> Measured:
     found.append(rate.measured(right / sizes[0], *sizes, interval=interval))
     unknown = f"Not defined: {right} of {sizes[0]} matches are right, and some of both kinds are needed."
     for figure, area in zip(_AREAS.values(), telling(near, matched), strict=True):
-        defined = np.isfinite(area.value)
-        interval = (area.low, area.high) if defined else (None, None)
-        found.append(
-            figure.measured(area.value, *sizes, interval=interval, baseline=0.5, note=None if defined else unknown)
-        )
+        interval, why = ((area.low, area.high), None) if np.isfinite(area.value) else ((None, None), unknown)
+        found.append(figure.measured(area.value, *sizes, interval=interval, baseline=0.5, note=why))
     return found
 
 

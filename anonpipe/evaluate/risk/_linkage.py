@@ -18,6 +18,7 @@ from anonpipe.evaluate.measurement import (
     beyond_control,
     exact_share,
     grouped_share,
+    share_figure,
     wilson,
 )
 from anonpipe.evaluate.risk._guesses import FEWEST, SHARES, by_sureness, surest
@@ -50,12 +51,10 @@ _TITLES = {
     "group": "linked to a released record of their own group",
 }
 _LINKED = {
-    (basis, name): Figure(
+    (basis, name): share_figure(
         RATE if (basis, name) == ("distances", "first") else f"{family}.{name}",
         f"Records {title} (by {basis})",
-        "share",
-        source,
-        Audience.ENOUGH,
+        source=source,
         baseline_is="a blind guess",
     )
     for basis, (family, source) in _FAMILIES.items()
@@ -127,12 +126,11 @@ def _by_distances(data: AttackData) -> Measured | Reason:
 
 
 _SUREST = {
-    share: Figure(
+    share: share_figure(
         f"linkage.surest_{100 * share:g}",
         f"Correct ones of the surest {100 * share:g} % of the links",
-        "share",
-        "Giomi et al. (2023), doi:10.56553/popets-2023-0055; nearness to the second: Lowe (2004)",
-        Audience.STEWARD,
+        source="Giomi et al. (2023), doi:10.56553/popets-2023-0055; nearness to the second: Lowe (2004)",
+        audience=Audience.STEWARD,
         baseline_is="all links",
         note=f"{_KNOWS}, and to link only whom the nearest released records agree on, or whose nearest is much "
         "nearer than the second. A link to a group of n counts 1/n.",
@@ -191,12 +189,10 @@ WHITENED = _measure("mahalanobis_linkage", "Mahalanobis distances", _whitened)
 # --- Links to persons where an intruder can find a group, but no released record has a single source in it ------------
 
 
-_EXPECTED = Figure(
+_EXPECTED = share_figure(
     RATE,
     "Correct links to be expected of a draw inside the linked group",
-    "share",
-    "Li & Sarkar 2013, section 6.1; Oganian & Domingo-Ferrer 2017, Definition 1",
-    Audience.ENOUGH,
+    source="Li & Sarkar 2013, section 6.1; Oganian & Domingo-Ferrer 2017, Definition 1",
     baseline_is="a blind guess",
     note="A record that is found counts as 1/n, of n in its group that share its key variables.",
 )
@@ -231,12 +227,10 @@ _OVERLAP = 0.1  # Share of the released records on either side of a cut that are
 
 ASSIGNED = 6_000  # Records that are assigned of a table, on average
 
-_ASSIGNED = Figure(
+_ASSIGNED = share_figure(
     "linkage.assigned",
     "Records linked to their own released record by one assignment of all",
-    "share",
-    "Burkard, Dell'Amico & Martello (2009), Assignment Problems; as an attack: Narayanan & Shmatikov (2008)",
-    Audience.ENOUGH,
+    source="Burkard, Dell'Amico & Martello (2009), Assignment Problems; as an attack: Narayanan & Shmatikov (2008)",
     baseline_is="the nearest released record of each of the same persons",
 )
 
@@ -351,16 +345,13 @@ def assignment(cells: npt.ArrayLike, *, of: int) -> Measurement:
     hits, nearest, records = table.T
     share, low, high = grouped_share(hits, records)
     total = int(records.sum())
-    return _ASSIGNED.measured(
-        share,
-        total,
-        of,
-        interval=(low, high) if total < of and len(table) > 1 else (None, None),
-        baseline=float(nearest.sum() / total),
-        note=f"The intruder knows all released columns of everybody in {len(table)} blocks of equal key variables "
+    interval = (low, high) if total < of and len(table) > 1 else (None, None)
+    note = (
+        f"The intruder knows all released columns of everybody in {len(table)} blocks of equal key variables "
         f"(of no more than {LARGEST_CELL} persons, larger ones are cut) and gives each released record to one person. "
-        "In a group of n it counts 1/n.",
+        "In a group of n it counts 1/n."
     )
+    return _ASSIGNED.measured(share, total, of, interval=interval, baseline=float(nearest.sum() / total), note=note)
 
 
 def _by_assignment(data: AttackData) -> Measured:
@@ -373,12 +364,10 @@ ASSIGNMENT = RiskMeasure("assignment", "record linkage by assignment", (_ASSIGNE
 # --- Attack: two tables that have different columns of the same persons are joined by way of the release --------------
 # The second criterion of the European guidance on anonymisation (Article 29 Working Party, opinion 05/2014, WP 216).
 
-_LINKABILITY = Figure(
+_LINKABILITY = share_figure(
     "linkability",
     "Linkability (WP 216) of halves of a person's columns, above the hold-out",
-    "share",
-    "Giomi, Boenisch, Wehmeyer & Tasnádi (2023), doi:10.56553/popets-2023-0055, section 4.2",
-    Audience.ENOUGH,
+    source="Giomi, Boenisch, Wehmeyer & Tasnádi (2023), doi:10.56553/popets-2023-0055, section 4.2",
     baseline_is="a release that says no more of its own persons than of others",
 )
 
@@ -392,21 +381,16 @@ def linkability(members: BoolArray, controls: BoolArray, *, of: int) -> Measurem
     """Hold joined members, of so many that there are, against joined held-out records: see `beyond_control`."""
     attack, control = (exact_share(int(joined.sum()), len(joined)) for joined in (members, controls))
     value, low, high = beyond_control(attack, control)
-    defined = value == value
     note = (
         "One table has every second column, another the others; joined are records of which one released record is "
         f"among the nearest by either: {100 * attack.value:.1f} % of the members, {100 * control.value:.1f} % of "
         f"{len(controls)} held-out records."
     )
-    return _LINKABILITY.measured(
-        value,
-        len(members),
-        of,
-        interval=(low, high) if defined else (None, None),
-        baseline=0.0,
-        note=note if defined else f"{note} Not defined: every held-out record is joined.",
-        parts=(("members", attack.value), ("hold-out", control.value)),
-    )
+    sizes, parts = (len(members), of), (("members", attack.value), ("hold-out", control.value))
+    if value != value:
+        note = f"{note} Not defined: every held-out record is joined."
+        return _LINKABILITY.measured(value, *sizes, baseline=0.0, note=note, parts=parts)
+    return _LINKABILITY.measured(value, *sizes, interval=(low, high), baseline=0.0, note=note, parts=parts)
 
 
 def _by_halves(data: AttackData) -> Measured:

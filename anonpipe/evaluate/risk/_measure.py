@@ -215,9 +215,8 @@ class AttackData:
     numbers: tuple[Sequence[str], FloatArray]  # Names and original values of masked numbers and dates, NaN for null
     # Which of the nearest are indistinguishable, where records are in groups and made from none alone
     alike: EquivalenceClasses | None = None
-    assigned: FloatArray | Reason = (
-        Reason.ONLY_A_RUN
-    )  # Right links of some cells where all is assigned at once, as of `assigned_cells`
+    # Right links of some cells where all is assigned at once, as of `assigned_cells`
+    assigned: FloatArray | Reason = Reason.ONLY_A_RUN
     held: NearestMatches | Reason  # The nearest released records of held-out ones
     # Mean distances to the nearest record of each copy of the release, of those looked for and of held-out ones; None
     # of one copy

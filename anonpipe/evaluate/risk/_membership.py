@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -86,17 +85,12 @@ def membership(members: npt.ArrayLike, held_out: npt.ArrayLike, *, of: int | Non
     sizes = min(n, m), n if of is None else of
     allowed = int(FALSE_ALARMS * m)  # others who may be accused
     hits = int((inside < np.sort(outside)[allowed]).sum()) if allowed else 0
-    too_few = f"Not defined: only {m} persons held out, 100 needed."
+    found, note = (hits / n, None) if allowed else (math.nan, f"Not defined: only {m} persons held out, 100 needed.")
+    interval = wilson(hits, n) if allowed else (None, None)
     return (
         _distinguished(_AUC, auc(-inside, -outside), inside, outside, of, f"Against {m} persons held out. {_NOTE}"),
         _ADVANTAGE.measured(taken / n - alarms / m, *sizes, interval=difference((taken, n), (alarms, m)), baseline=0.0),
-        _AT_FEW_ALARMS.measured(
-            hits / n if allowed else math.nan,
-            *sizes,
-            interval=wilson(hits, n) if allowed else (None, None),
-            baseline=FALSE_ALARMS,
-            note=None if allowed else too_few,
-        ),
+        _AT_FEW_ALARMS.measured(found, *sizes, interval=interval, baseline=FALSE_ALARMS, note=note),
     )
 
 
@@ -117,7 +111,11 @@ def _of_release(data: AttackData) -> Measured:
     of_all = data.released.nearest.distances[:, 0], held.nearest.distances[:, 0]
     attacks = [of_all] if data.mean_distances is None else [of_all, require(data.mean_distances)]
     found = [membership(members, others, of=data.rows) for members, others in attacks]
-    return (*max(found, key=lambda figures: figures[0].value), *_by_other_persons(data))
+    by_distance = max(found, key=lambda figures: figures[0].value)
+    guessed, others = data.guessed, (trained_membership, traced_membership, counted_membership)
+    if isinstance(guessed, Reason):
+        return by_distance
+    return (*by_distance, *(attack(guessed, of=data.rows) for attack in others))
 
 
 _FIGURES = (_AUC, _ADVANTAGE, _AT_FEW_ALARMS, _TRAINED, _TRACED, _COUNTED)
@@ -198,15 +196,6 @@ def _widened(area: Share) -> Share:
     middle, ends = logit(area.value), logit(np.array([area.low, area.high]))
     low, high = expit(middle + _WIDER * (ends - middle))
     return Share(area.value, float(low), float(high))
-
-
-def _by_other_persons(data: AttackData) -> Sequence[Measurement]:
-    """The figures of attackers who have other persons of the population; none where there are no guesses."""
-    guessed = data.guessed
-    if isinstance(guessed, Reason):
-        return ()
-    attacks = trained_membership, traced_membership, counted_membership
-    return [attack(guessed, of=data.rows) for attack in attacks]
 
 
 # --- Attack: each person moves means and covariances of the table a little towards what that person has ---------------

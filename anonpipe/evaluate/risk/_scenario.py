@@ -18,6 +18,7 @@ from numba.extending import register_jitable
 from scipy.special import hyp2f1
 
 from anonpipe.errors import JobError
+from anonpipe.evaluate.coding import null_as_code
 from anonpipe.evaluate.measurement import Audience, Figure, Measurement, Reason, wilson
 from anonpipe.evaluate.risk._measure import AttackData, AttackScenario, Measured, RiskMeasure, require
 from anonpipe.evaluate.risk._singling_out import Predicates
@@ -47,7 +48,7 @@ def reaches(values: FloatArray, tolerances: Tolerances) -> FloatArray:
 def around(values: FloatArray, places: Sequence[int], tolerances: Tolerances) -> Predicates:
     """Who could be meant by what is known of each: all who are within reach in these columns of cells."""
     far = reaches(values, tolerances) * (1 + 1e-9)  # a value at the very edge must not depend on rounding
-    filled = np.where(np.isnan(values), np.inf, values)
+    filled = null_as_code(values)
     columns = np.tile(np.asarray(places, dtype=np.int64), (len(values), 1))
     return Predicates(columns, filled - far, filled + far)
 
@@ -167,11 +168,8 @@ class ScenarioRisk:
     @property
     def individual(self) -> tuple[float, ...]:
         """Largest and mean individual risk where survey weights tell how many persons a class has."""
-        return (
-            ()
-            if self.given.weights is None
-            else self._risks(self.given.sizes / np.maximum(self.given.sizes, self.given.weights))
-        )
+        sizes, weights = self.given.sizes, self.given.weights
+        return () if weights is None else self._risks(sizes / np.maximum(sizes, weights))
 
     def _risks(self, fraction: npt.ArrayLike) -> tuple[float, float]:
         risks = individual_risk(self.given.sizes, fraction)

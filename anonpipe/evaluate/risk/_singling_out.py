@@ -13,6 +13,7 @@ from typing import Self
 import numba as nb
 import numpy as np
 
+from anonpipe.evaluate.coding import null_as_code
 from anonpipe.evaluate.measurement import Audience, Figure, Measurement, Share, beyond_control, exact, weighted_share
 from anonpipe.evaluate.risk._measure import AttackData, Matches, Measured, PredicateMatches, RiskMeasure, require
 from anonpipe.types import FloatArray, IntArray
@@ -44,7 +45,7 @@ class Ordered:
     @classmethod
     def of(cls, cells: FloatArray) -> Self:
         """Of cells of shape (n_rows, n_columns), NaN for null."""
-        filled = np.ascontiguousarray(_filled(cells).T)
+        filled = np.ascontiguousarray(null_as_code(cells).T)
         return cls(filled, np.argsort(filled, axis=1))
 
 
@@ -98,10 +99,6 @@ def joined_units(parts: Iterable[IntArray]) -> Matches:
     return Matches((found >= 0).sum(axis=1), np.maximum(found, 0).sum(axis=1))
 
 
-def _filled(cells: FloatArray) -> FloatArray:
-    return np.where(np.isnan(cells), np.inf, cells)
-
-
 _LARGEST = float(np.finfo(np.float64).max)
 
 
@@ -114,7 +111,7 @@ def _on_one_column(
     """
     ends: list[tuple[int, float, float]] = []
     rare: list[tuple[int, float, float]] = []
-    for at, column in enumerate(_filled(released).T):
+    for at, column in enumerate(null_as_code(released).T):
         values, counts = np.unique(column, return_counts=True)
         finite = values[np.isfinite(values)]
         if at not in categories and len(finite):
@@ -210,11 +207,9 @@ class SinglingOut:
             f"place {100 * self.control.value:.1f} %: chance alone leads to as much as 37 %.{few}"
         )
         parts = (("members", self.attack.value), ("hold-out", self.control.value))
-        value, *ends = self.risk
-        interval = (ends[0], ends[1])
-        return _FIGURES[name].measured(
-            value, self.attacks, met.rows, interval=interval, baseline=0.0, note=note, parts=parts
-        )
+        value, interval = self.risk.value, (self.risk.low, self.risk.high)
+        sizes = self.attacks, met.rows
+        return _FIGURES[name].measured(value, *sizes, interval=interval, baseline=0.0, note=note, parts=parts)
 
 
 def singling_out(met: PredicateMatches) -> SinglingOut:

@@ -261,13 +261,11 @@ def apply(coding: FormulaCoding, frame: pd.DataFrame) -> Design:
     usable = np.ones(len(part), dtype=np.bool_) if events is None else ~np.isnan(events)
     usable &= part[list(analysis.others.values())].notna().all(axis=1).to_numpy()
     used, culprit, matrices = coded(part[usable].reset_index(drop=True), coding.levels), None, None
+    made = partial(patsy_module().build_design_matrices, data=used, NA_action="drop")
     try:
         with _quiet():
-            matrices = patsy_module().build_design_matrices(
-                coding.sides, used, NA_action="drop", return_type="dataframe"
-            )
+            matrices = made(coding.sides, return_type="dataframe")
     except Exception:
-        made = partial(patsy_module().build_design_matrices, data=used, NA_action="drop")
         terms = [(str(name), side.subset([name])) for side in coding.sides for name in side.term_names]
         culprit = _failing((name, partial(made, [side])) for name, side in terms)
     if matrices is None:

@@ -414,15 +414,10 @@ def _truth(value: Any) -> BoolArray:
 # comparable. And it evaluates code with all of Python's built-in functions at hand, where patsy has an object whose
 # evaluation can be replaced (`_sealed`). Formulas come from anybody: that second wall stays.
 
-Model = Literal[
-    "linear", "logistic", "cox", "poisson", "negative_binomial", "ordinal", "multinomial", "mixed"
-]  # fmt: skip
+Model = Literal["linear", "logistic", "cox", "poisson", "negative_binomial", "ordinal", "multinomial", "mixed"]
 CATEGORIES = ("ordinal", "multinomial")  # Models of a response of categories
-COUNTS = ("poisson", "negative_binomial")
 
-_WEIGHTED: tuple[Model, ...] = (
-    "linear", "logistic", "cox", "poisson", "negative_binomial", "ordinal", "multinomial",
-)  # fmt: skip
+_WEIGHTED: tuple[Model, ...] = tuple(model for model in get_args(Model) if model != "mixed")
 
 DRAWN = ("cluster", "design_strata")  # What tells how records were drawn
 

@@ -92,9 +92,6 @@ def mean_of_terms(figure: Figure, terms: Sequence[Term], records: int, note: str
             f"{'it is' if lost == 1 else 'they are'} not in the figure, which flatters the release."
         )
     sentences.append((figure.note if terms else "") if note is None else note)
-    return figure.measured(
-        float(values.mean()) if kept else math.nan,
-        records,
-        note=" ".join(filter(None, sentences)),
-        parts=tuple(sorted(kept, key=lambda part: -part[1])[:MOST_PARTS]),
-    )
+    parts = tuple(sorted(kept, key=lambda part: -part[1])[:MOST_PARTS])
+    mean, note = float(values.mean()) if kept else math.nan, " ".join(filter(None, sentences))
+    return figure.measured(mean, records, note=note, parts=parts)

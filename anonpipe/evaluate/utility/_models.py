@@ -213,15 +213,10 @@ def shares_changed(comparisons: Sequence[ModelComparison]) -> CoefficientShares:
     def mean(what: str, some: Sequence[CoefficientChange]) -> float:
         return float(np.mean([getattr(change, what) for change in some])) if some else float("nan")
 
-    return CoefficientShares(
-        len(changes),
-        len(significant),
-        mean("changed_significance", changes),
-        mean("changed_direction", significant),
-        mean("outside", changes),
-        mean("overlap", changes),
-        lost=sum(change.released is None for change in changes),
-    )
+    shares = {what: mean(what, changes) for what in ("changed_significance", "outside", "overlap")}
+    shares["changed_direction"] = mean("changed_direction", significant)
+    lost = sum(change.released is None for change in changes)
+    return CoefficientShares(len(changes), len(significant), **shares, lost=lost)
 
 
 def _counts(change: CoefficientChange) -> bool:
@@ -573,15 +568,9 @@ class _Basis:
         determined = np.zeros(predictors.shape[1], dtype=np.bool_)
         shares = solve_triangular(triangle[:rank, :rank], triangle[:rank, rank:], check_finite=False)
         determined[order[:rank]] = (np.abs(shares) < np.sqrt(_DEPENDENT)).all(axis=1)
-        root = np.sqrt(len(predictors))
-        places = order[:rank].astype(np.int64)
-        return cls(
-            np.ascontiguousarray(columns[:, :rank]) * root,
-            triangle[:rank, :rank] * sizes[places] / root,
-            places,
-            determined,
-            sizes,
-        )
+        root, places = np.sqrt(len(predictors)), order[:rank].astype(np.int64)
+        basis, triangle = np.ascontiguousarray(columns[:, :rank]) * root, triangle[:rank, :rank] * sizes[places] / root
+        return cls(basis, triangle, places, determined, sizes)
 
     def turned_back(self, values: FloatArray, covariance: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Coefficients of the predictors and their standard errors, NaN where not determined."""

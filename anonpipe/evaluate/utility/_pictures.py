@@ -97,9 +97,8 @@ def _distribution(column: BothColumns, binning: Binning) -> Distribution:
         edges = (None, *inner.tolist(), None)
 
     records = np.array([len(column.old), len(column.new)])
-    few = (
-        f"fewer than {binning.least} values" if binning.units is None else f"values of fewer than {binning.units} units"
-    )
+    of_units = f"values of fewer than {binning.units} units"
+    few = f"fewer than {binning.least} values" if binning.units is None else of_units
     note = "" if counts.shape[1] else few
     of = np.array([records, nulls])
     return _shown(column.name, column.kind, counts, of, binning, edges=edges, labels=labels, note=note)

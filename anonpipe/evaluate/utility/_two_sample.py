@@ -284,11 +284,9 @@ def discriminator(
 
     train, judge = _halves(len(old), rng)
     other_train, other_judge = (train, judge) if paired else _halves(len(new), rng)
+    codes, seed = list(categories) or None, int(rng.integers(2**31))
     model = HistGradientBoostingClassifier(
-        max_iter=_TREES,
-        early_stopping=False,
-        categorical_features=list(categories) or None,
-        random_state=int(rng.integers(2**31)),
+        max_iter=_TREES, early_stopping=False, categorical_features=codes, random_state=seed
     )
     labels = np.repeat([0, 1], [len(train), len(other_train)])
     # On cores that are in use its threads, idle most of the time on so few records, wait for one another and lose time.

@@ -190,13 +190,10 @@ def _weighted(tables: TypedTables) -> list[Measurement]:
         f"Of {{}} estimates; errors are the original's. Design effect of the weights (Kish): {effects[0]} in the "
         f"original, {effects[1]} in the release."
     )
+    judged = (_MEANS, means, few_means), (_UNWEIGHTED, without, few_without), (_TOTALS, totals, few_totals)
     found = [
         _furthest(figure, [term[:2] for term in terms], tables.rows, note.format(len(terms)), few)
-        for figure, terms, few in (
-            (_MEANS, means, few_means),
-            (_UNWEIGHTED, without, few_without),
-            (_TOTALS, totals, few_totals),
-        )
+        for figure, terms, few in judged
     ]
     every = means + totals
     share = _CHANCE / 2.0 / max(1, len(every))
