@@ -111,7 +111,9 @@ def propose_job(
     text = None if unit is None or order else method_choice.order_of_rows(looks, guesses, unit, texts=True)
     if order is not None and guesses[order].kind.coded:
         guesses[order] = replace(guesses[order], kind=Kind.INTEGER, reason="orders the rows of a unit")
-    computed = computed_rules(looks, guesses, order)
+    kept = [look for look in looks if guesses[look.name].role.released]
+    constant = [look.name for look in kept if unit is not None and agree(look.codes, *pairs_of(unit.codes))]
+    computed = computed_rules(looks, guesses, order, constant)
     guesses |= amounts(computed, guesses)
     chosen = choose_method(looks, guesses, rows, k)
     if chosen.records_needed:
@@ -122,8 +124,6 @@ def propose_job(
     if chosen.mask is not None:  # weights are those of distances
         guesses = {name: replace(guessed, weight=None) for name, guessed in guesses.items()}
     measurable = method_choice.strata_measurable(looks, guesses, rows)
-    kept = [look for look in looks if guesses[look.name].role.released]
-    constant = [look.name for look in kept if unit is not None and agree(look.codes, *pairs_of(unit.codes))]
     name = None if unit is None else unit.name
     chosen = replace(chosen, strata_measurable=measurable, unit=name, constant=tuple(constant), order=order, text=text)
     rules = propose_rules(looks, guesses, computed, order)

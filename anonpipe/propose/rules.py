@@ -44,12 +44,17 @@ class Proposed:
     note: str = ""
 
 
-def computed_rules(looks: Sequence[Look], guesses: Mapping[str, Guess], order: str | None = None) -> list[Proposed]:
-    """Sums, products and ratios that hold in all sampled rows or nearly all, few whole numbers taken for amounts."""
+def computed_rules(
+    looks: Sequence[Look], guesses: Mapping[str, Guess], order: str | None = None, constant: Collection[str] = ()
+) -> list[Proposed]:
+    """Sums, products and ratios that hold in all sampled rows or nearly all, few whole numbers taken for amounts.
+
+    `constant` columns have one value in all rows of a unit, and follow from such columns alone.
+    """
     released, columns, masked = _columns(looks, guesses, order)
     few = [look.name for look in released if columns[look.name].kind is Kind.CATEGORICAL and look.whole]
     columns |= {name: columns[name].model_copy(update={"kind": Kind.INTEGER}) for name in masked.intersection(few)}
-    return [*_linear(released, columns, masked), *_products(released, columns, masked)]
+    return [*_linear(released, columns, masked, constant), *_products(released, columns, masked)]
 
 
 def amounts(computed: Sequence[Proposed], guesses: Mapping[str, Guess]) -> dict[str, Guess]:
@@ -116,26 +121,29 @@ def _numbers(looks: Sequence[Look], columns: Mapping[str, Column]) -> list[Look]
     return [look for look in found if look.distinct > 2][:_MOST_NUMBERS]
 
 
-def _linear(looks: Sequence[Look], columns: Mapping[str, Column], masked: set[str]) -> list[Proposed]:
+def _linear(
+    looks: Sequence[Look], columns: Mapping[str, Column], masked: set[str], constant: Collection[str]
+) -> list[Proposed]:
     """Columns that are sums of others times small numbers."""
     numbers = _numbers(looks, columns)
     values, done = {look.name: look.values for look in numbers}, set[str]()
     relations: list[tuple[tuple[str, ...], tuple[float, ...], float, float]] = []
-    for names, times, constant in sorted((*_triples(numbers), *_sums(numbers)), key=lambda each: len(each[0])):
+    for names, times, addend in sorted((*_triples(numbers), *_sums(numbers)), key=lambda each: len(each[0])):
         if done.issuperset(names) or not masked.intersection(names):
             continue
         parts = np.stack([values[name] * each for name, each in zip(names, times, strict=True)])
         allowed = _RELATIVE * (np.abs(parts).sum(axis=0) + 1.0)
-        share = 1.0 - float(differ(-parts[:-1].sum(axis=0) - constant, parts[-1], allowed).mean())
+        share = 1.0 - float(differ(-parts[:-1].sum(axis=0) - addend, parts[-1], allowed).mean())
         if len(allowed) >= max(_ENOUGH, 10 * len(names)) and share >= _NEARLY:
             done |= set(names)
-            relations.append((names, times, constant, share))
+            relations.append((names, times, addend, share))
     found: list[Proposed] = []
-    for names, times, constant, share in sorted(relations, key=lambda each: -len(each[0])):  # totals of many first
-        for target in _targets(names, times, masked, values):
+    for names, times, addend, share in sorted(relations, key=lambda each: -len(each[0])):  # totals of many first
+        fixed = () if set(names).issubset(constant) else constant
+        for target in _targets(names, times, masked.difference(fixed), values):
             own = times[names.index(target)]
             terms = {name: -each / own for name, each in zip(names, times, strict=True) if name != target}
-            text = f"{_name(target)} = {_sum_text(terms, -constant / own)}"
+            text = f"{_name(target)} = {_sum_text(terms, -addend / own)}"
             if fits := _fitting(Proposed(text, share, share == 1.0), found, columns):
                 found += fits
                 break
