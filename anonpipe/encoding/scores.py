@@ -42,10 +42,8 @@ class Ranks:
     def of(cls, found: Radix, log_hazard: LogHazard | None = None) -> Ranks:
         """The ranks of the values of one place, on the scale of the log cumulative hazard where that is given."""
         before = np.append(0, np.cumsum(found.counts)).astype(np.float64)
-        places = before, found.at_low.astype(np.float64), found.smallest, found.largest
-        return (
-            cls(*places) if log_hazard is None else cls(*places, *_standardised(log_hazard(found.means), found.counts))
-        )
+        scale = () if log_hazard is None else _standardised(log_hazard(found.means), found.counts)
+        return cls(before, found.at_low.astype(np.float64), found.smallest, found.largest, *scale)
 
     @property
     def rows(self) -> float:

@@ -264,8 +264,10 @@ def _without_places(looks: list[Look], guesses: dict[str, Guess], certain: Colle
         units = {each.name for each in looks if changed[each.name].role is Role.UNIT}.union(certain) - {place.name}
         for look in looks:
             person = names_one_person(look.name) and look.distinct > ENOUGH_ROWS and not look.date
+            if not person and look.name not in units:
+                continue
             pairs = len(np.unique(look.codes * (place.distinct + 1) + place.codes))
-            own = person or (look.name in units and COARSER * pairs > look.distinct)  # not parts of these, as of a stay
+            own = person or COARSER * pairs > look.distinct  # not a part of a unit, as a stay is
             if own and pairs > MOST_ROWS * place.distinct:
                 reason = REASONS["place"].format(person=quoted(look.name))
                 changed[place.name] = replace(changed[place.name], role=Role.DROPPED, reason=reason)
