@@ -123,20 +123,28 @@ def _pairs(values: FloatArray, out: FloatArray) -> None:
 
 @nb.njit(cache=True, nogil=True)
 def _draw_classes(
-    features: FloatArray, starts: IntArray, slopes: FloatArray, shares: FloatArray, uniforms: FloatArray
-) -> IntArray:
-    """Categories of new records, a class from its prior, then each column from it; uniforms (n_rows, 1 + n_columns)."""
+    features: FloatArray,
+    starts: IntArray,
+    slopes: FloatArray,
+    shares: FloatArray,
+    uniforms: FloatArray,
+    codes: IntArray,
+) -> None:
+    """Draw codes that are -1: a class given the others, then each column from it; uniforms (n_rows, 1 + n_columns)."""
     n, columns = features.shape[0], starts.shape[0] - 1
     p, x = np.empty(slopes.shape[1]), np.empty(slopes.shape[0])
-    codes = np.empty((n, columns), dtype=np.int64)
     for i in range(n):
         _with_one(features[i], x)
         _priors(x, slopes, p)
+        for j in range(columns):
+            if codes[i, j] >= 0:
+                for g in range(p.shape[0]):
+                    p[g] += math.log(shares[g, starts[j] + codes[i, j]])
         _softmax(p)
         g = _pick(p, uniforms[i, 0])
         for j in range(columns):
-            codes[i, j] = _pick(shares[g, starts[j] : starts[j + 1]], uniforms[i, j + 1])
-    return codes
+            if codes[i, j] < 0:
+                codes[i, j] = _pick(shares[g, starts[j] : starts[j + 1]], uniforms[i, j + 1])
 
 
 @nb.njit(cache=True, nogil=True)
@@ -328,13 +336,18 @@ def fit_classes(
     return ClassFit(classes, tuple(likelihoods), converged)
 
 
-def draw_categories(features: FloatArray, classes: LatentClasses, *, rng: np.random.Generator) -> IntArray:
-    """Categories for synthetic numbers: a class by its weight there, then each column by the class's shares."""
+def draw_categories(
+    features: FloatArray, classes: LatentClasses, known: IntArray | None = None, *, rng: np.random.Generator
+) -> IntArray:
+    """Categories for synthetic numbers: a class by its weight there, then each column by the class's shares.
+
+    Categories of `known` that are not -1, shape (n_rows, n_columns), stay; the weights are those given them.
+    """
     columns, slopes = len(classes.starts) - 1, np.ascontiguousarray(classes.slopes.T)
     step = max(1, _DRAWS // (1 + columns))
-    codes = np.empty((len(features), columns), dtype=np.int64)
+    codes = np.full((len(features), columns), -1) if known is None else known.copy()
     for low in range(0, len(features), step):
         piece = features[low : low + step]
         uniforms = rng.random((len(piece), 1 + columns))
-        codes[low : low + step] = _draw_classes(piece, classes.starts, slopes, classes.shares, uniforms)
+        _draw_classes(piece, classes.starts, slopes, classes.shares, uniforms, codes[low : low + step])
     return codes

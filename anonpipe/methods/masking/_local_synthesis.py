@@ -22,7 +22,7 @@ from anonpipe.methods.options import ScopedMaskOptions
 from anonpipe.methods.record import Features, Masker
 from anonpipe.moments import Expected, Moments
 from anonpipe.rng import generator
-from anonpipe.types import FloatArray, IntArray
+from anonpipe.types import BoolArray, FloatArray, IntArray
 
 SAMPLE_ROWS = 40_000  # Records that the mixture, and the latent classes, are fitted to
 CHOICE_ROWS = 4_000  # Of them those that number and shape of the components, and the first estimates, are found on
@@ -31,6 +31,11 @@ CHOICE_ROWS = 4_000  # Of them those that number and shape of the components, an
 _NUMBERS_TRIED = range(2, 11)
 _IDLE = 2
 _SHAPES_TRIED = ("full", "vev")  # Shapes tried where none is asked for
+
+# Records of a group of some categories of a component: at least so many times k, so many, and so many in the sample; and
+# all groups together have about so many covariances, as one part holds those of all
+_TIMES_K, _LEAST, _SAMPLED, _COVARIANCES = 10, 500, 100, 4e6
+_CLEARLY = 2.0  # Covariances of its groups differ so much more than by chance where a component is divided
 
 _OUTWARD = 2.0  # Reach of `spread` beyond the outermost values, in units of that inward
 
@@ -55,8 +60,112 @@ class View:
 
 
 @dataclass(frozen=True, eq=False)
+class Divisions:
+    """How records of large components are divided by their categories: nodes are components first, then their parts."""
+
+    # What is related to what differs between categories, of which a component keeps no more than the covariances of all.
+    attributes: IntArray  # The attribute by which a node is divided, -1 for none, shape (n_nodes,)
+    children: IntArray  # The node that each category goes to, shape (n_nodes, n_categories)
+    components: IntArray  # The component of each node, shape (n_nodes,)
+
+    def of(self, labels: IntArray, original: FloatArray, categories: Categories) -> IntArray:
+        """The undivided node of records of these components."""
+        nodes = labels
+        while (by := self.attributes[nodes]).max(initial=-1) >= 0:
+            nodes = nodes.copy()
+            for at in np.unique(by[by >= 0]).tolist():
+                here = by == at
+                codes = category_codes(original[here], (categories[at],))[:, 0]
+                nodes[here] = self.children[nodes[here], codes]
+        return nodes
+
+    def categories(self, attributes: int) -> IntArray:
+        """The category in each attribute that all records of a node have, -1 for several, (n_nodes, n_attributes)."""
+        found = np.full((len(self.attributes), attributes), -1)
+        for node in np.flatnonzero(self.attributes >= 0).tolist():
+            at, (parts, first, many) = (
+                self.attributes[node],
+                np.unique(self.children[node], return_index=True, return_counts=True),
+            )
+            found[parts] = found[node]
+            found[parts[many == 1], at] = first[many == 1]
+        return found
+
+    def without(self, components: BoolArray) -> Divisions:
+        """The same with some components undivided, shape (n_components,)."""
+        return replace(self, attributes=np.where(components[self.components], -1, self.attributes))
+
+
+def divide(sample: DrawnSample, labels: IntArray, components: int, starts: IntArray, least: float) -> Divisions:
+    """Divide components of a sample, again and again, by the attribute that covariances of columns differ most by.
+
+    No part has fewer than `least` records of the sample.
+    """
+    sizes, codes = np.diff(starts), sample.codes
+    modes = np.array([np.bincount(each).argmax() for each in codes.T], dtype=np.int64)
+    seen = np.ascontiguousarray(np.concatenate([sample.scores, codes == modes], axis=1))  # each column counts once
+    attributes, owners = [-1] * components, list(range(components))
+    children = [np.zeros(sizes.max(initial=1), dtype=np.int64) for _ in range(components)]
+    rows = [np.flatnonzero(labels == component) for component in range(components)]
+    for node, inside in enumerate(rows):  # grows
+        found = _best_division(seen[inside], codes[inside], sizes, least)
+        if found is None:
+            continue
+        attributes[node], parts = found
+        children[node][: len(parts)] = len(rows) + parts
+        own = parts[codes[inside, attributes[node]]]
+        many = int(parts.max()) + 1
+        rows += [inside[own == part] for part in range(many)]
+        attributes, owners = attributes + [-1] * many, owners + [owners[node]] * many
+        children += [np.zeros_like(children[0]) for _ in range(many)]
+    return Divisions(np.array(attributes), np.array(children), np.array(owners))
+
+
+def _best_division(seen: FloatArray, codes: IntArray, sizes: IntArray, least: float) -> tuple[int, IntArray] | None:
+    """The attribute, and the part of each of its categories; None where no attribute clearly tells covariances apart."""
+    best, gain = None, 0.0
+    for at, size in enumerate(sizes if len(seen) >= 2 * least else ()):
+        parts = _parts(np.bincount(codes[:, at], minlength=size), least)
+        if parts.any():
+            others = np.delete(seen, seen.shape[1] - len(sizes) + at, axis=1)
+            differences, chance = _differences(others, parts[codes[:, at]], len(sizes) - 1)
+            if differences > _CLEARLY * chance and differences - chance > gain:
+                best, gain = (at, parts), differences - chance
+    return best
+
+
+def _parts(counts: IntArray, least: float) -> IntArray:
+    """The part of each category: its own with enough records; else that of all others, or of the largest category."""
+    large = counts >= least
+    if not large.any():
+        return np.zeros(len(counts), dtype=np.int64)
+    parts = np.cumsum(large) - 1
+    others = large.sum() if counts[~large].sum() >= least else parts[counts.argmax()]
+    return np.asarray(np.where(large, parts, others))
+
+
+def _differences(seen: FloatArray, parts: IntArray, indicators: int) -> tuple[float, float]:
+    """Sum of squared differences of the parts' covariances from the common ones, and what it is by chance.
+
+    The last columns are `indicators`, whose variances follow from their means.
+    """
+    found = mixtures.group_statistics(seen, parts, int(parts.max()) + 1)
+    common = found.scatters.sum(axis=0) / len(seen)
+    spread = np.sqrt(np.diagonal(common))
+    unit = np.divide(1.0, spread, out=np.zeros_like(spread), where=spread > 1e-9)
+    unit = np.outer(unit, unit)
+    counted = np.ones_like(common)
+    np.fill_diagonal(counted, np.arange(len(common)) < len(common) - indicators)
+    apart = (found.scatters / found.counts[:, None, None] - common) * unit
+    differences = found.counts @ np.einsum("gab,gab,ab->g", apart, apart, counted)
+    # Of normal columns; n times the variance of a covariance is the product of the variances, plus its square.
+    chance = (len(found.counts) - 1) * (counted * ((unit > 0.0) + np.square(common * unit))).sum()
+    return float(differences), float(chance)
+
+
+@dataclass(frozen=True, eq=False)
 class ClassCounts:
-    """Records of each group, shape (n_groups,)."""
+    """Records of each node, shape (n_nodes,)."""
 
     counts: IntArray
 
@@ -72,8 +181,8 @@ class MixtureGroups:
     view: View  # What the mixture sees
     mixture: mixtures.Mixture  # Fitted
     classes: latent.LatentClasses | None  # The latent classes of the categories; None without categories
-    # Records whose most likely component it is, shape (n_components,); None until they are counted
-    counts: IntArray | None = None
+    divisions: Divisions  # Of the components
+    counts: IntArray | None = None  # Records of each undivided node, shape (n_nodes,); None until they are counted
     moved: mixtures.Moves | None = None  # The records that are moved to another component
 
     @property
@@ -81,6 +190,20 @@ class MixtureGroups:
         """Records of each group after the moves, shape (n_groups,)."""
         counts = np.zeros(0, dtype=np.int64) if self.counts is None else self.counts
         return counts[counts > 0]
+
+    @property
+    def of_components(self) -> IntArray:
+        """Records of each component, shape (n_components,)."""
+        assert self.counts is not None
+        return np.bincount(self.divisions.components, self.counts, self.mixture.n_groups).astype(np.int64)
+
+    def counted(self, counts: IntArray, whole: BoolArray) -> MixtureGroups:
+        """With these counts of nodes, and some components undivided, shape (n_components,)."""
+        nodes, components = self.divisions.components, len(whole)
+        totals = np.bincount(nodes, counts, components).astype(np.int64)
+        counts = np.where(whole[nodes], 0, counts)
+        counts[:components] += np.where(whole, totals, 0)
+        return replace(self, divisions=self.divisions.without(whole), counts=counts)
 
 
 def _find_view(
@@ -182,7 +305,10 @@ def choose(
             mixture = mixtures.fit(
                 sample.scores, mixture, bounds, tolerance=mixtures.TOLERANCE, iterations=iterations
             ).mixture
-    return MixtureGroups(params, mixture, None if of_categories is None else of_categories.result())
+    share, labels = len(sample.keys) / params.rows, mixtures.assign(sample.scores, mixture)
+    least = max(_TIMES_K * k, _LEAST, params.rows * params.width**2 / _COVARIANCES)
+    divisions = divide(sample, labels, mixture.n_groups, starts_of(categories), max(least * share, _SAMPLED))
+    return MixtureGroups(params, mixture, None if of_categories is None else of_categories.result(), divisions)
 
 
 def _assign_rows(part: FloatArray, *, params: MixtureGroups) -> FloatArray:
@@ -191,37 +317,49 @@ def _assign_rows(part: FloatArray, *, params: MixtureGroups) -> FloatArray:
     return np.concatenate([part, labels[:, None].astype(np.float64)], axis=1)
 
 
-def _count_repair(part: FloatArray, *, params: MixtureGroups, place: int, k: int) -> ClassCounts | mixtures.Movable:
-    """First the records of each component; then, where some have too few, those that may move there."""
+def _count_repair(
+    part: FloatArray, *, params: MixtureGroups, place: int, original: FloatArray, k: int, categories: Categories
+) -> ClassCounts | mixtures.Movable:
+    """First the records of each node; then, where components have too few, those that may move there."""
     labels = _labels(part)
     if params.counts is None:
-        return ClassCounts(np.bincount(labels, minlength=params.mixture.n_groups))
-    return mixtures.movable(_scores(part, params.view), labels, params.mixture, params.counts, k, place)
+        nodes = params.divisions.of(labels, original, categories)
+        return ClassCounts(np.bincount(nodes, minlength=len(params.divisions.attributes)))
+    return mixtures.movable(_scores(part, params.view), labels, params.mixture, params.of_components, k, place)
 
 
 def _repair(counted: ClassCounts | mixtures.Movable, *, params: MixtureGroups, k: int) -> MixtureGroups:
-    """The counts, and the moves once they are asked for."""
+    """The counts, and the moves once they are asked for; components that records leave or come to are undivided."""
+    components = params.mixture.n_groups
     if isinstance(counted, ClassCounts):
-        return replace(params, counts=counted.counts)
+        few = (counted.counts > 0) & (counted.counts < k)
+        return params.counted(counted.counts, np.bincount(params.divisions.components, few, components) > 0)
     assert params.counts is not None
-    moved, groups = mixtures.moves(counted, params.counts, k), len(params.counts)
-    counts = params.counts + np.bincount(moved.targets, minlength=groups) - np.bincount(moved.donors, minlength=groups)
+    moved = mixtures.moves(counted, params.of_components, k)
+    came, left = (np.bincount(each, minlength=components) for each in (moved.targets, moved.donors))
+    whole = params.counted(params.counts, came + left > 0)
+    assert whole.counts is not None
+    counts = whole.counts.copy()
+    counts[:components] += came - left
     mixtures.check_sizes(counts, k)
-    return replace(params, counts=counts, moved=moved)
+    return replace(whole, counts=counts, moved=moved)
 
 
 def _repair_again(params: MixtureGroups, k: int) -> bool:
     """Whether records must move that have not."""
-    return params.moved is None and params.counts is not None and bool(mixtures.needs(params.counts, k)[0].any())
+    return params.moved is None and params.counts is not None and bool(mixtures.needs(params.of_components, k)[0].any())
 
 
-def group_rows(part: FloatArray, *, params: MixtureGroups, place: int) -> FloatArray:
+def group_rows(
+    part: FloatArray, *, params: MixtureGroups, place: int, original: FloatArray, categories: Categories
+) -> FloatArray:
     """The scores, and the final group of each record, 0 to the number of groups less 1."""
     labels = _labels(part)
     if params.moved is not None:
         labels = params.moved.applied(labels, place)
     assert params.counts is not None
-    final = mixtures.numbering(params.counts)[labels].astype(np.float64)
+    nodes = params.divisions.of(labels, original, categories)
+    final = mixtures.numbering(params.counts)[nodes].astype(np.float64)
     return np.concatenate([part[:, :-1], final[:, None]], axis=1)
 
 
@@ -264,6 +402,7 @@ class Drawing:
 
     view: View  # What the latent classes see of the numbers
     classes: latent.LatentClasses | None  # Of the categories; None without categories
+    known: IntArray  # Categories that all records of a group have, -1 for several, shape (n_groups, n_attributes)
     records: mixtures.GroupStatistics  # Statistics of the groups that are to be kept
     maps: mixtures.AffineMaps  # From the present draws to these
 
@@ -327,8 +466,13 @@ def local_synthesis(
         Rows("scores", _score_rows, channels=lambda given, params: len(params.numbers)),
         Reduce("mixture", sample, choice, costly=True),
         Rows("components", _assign_rows, channels=lambda given, params: given + 1),
-        Reduce("sizes", partial(_count_repair, k=k), partial(_repair, k=k), partial(_repair_again, k=k)),
-        Rows("groups", group_rows),
+        Reduce(
+            "sizes",
+            partial(_count_repair, k=k, categories=categories),
+            partial(_repair, k=k),
+            partial(_repair_again, k=k),
+        ),
+        Rows("groups", partial(group_rows, categories=categories)),
     )
     draws: tuple[Step, ...] = (
         Rows("draw", _draw_normal, channels=lambda given, params: params.view.width + 1, redrawn=True),
@@ -366,7 +510,11 @@ def _count_both(part: FloatArray, *, params: MixtureGroups, original: FloatArray
 
 def _first_maps(counted: RecordsAndDraws, *, params: MixtureGroups) -> Drawing:
     """The maps that make normal records of the draws."""
-    return Drawing(params.view, params.classes, counted.records, mixtures.affine_maps(counted.records, counted.draws))
+    assert params.counts is not None
+    attributes = 0 if params.classes is None else len(params.classes.starts) - 1
+    known = params.divisions.categories(attributes)[params.counts > 0]
+    maps = mixtures.affine_maps(counted.records, counted.draws)
+    return Drawing(params.view, params.classes, known, counted.records, maps)
 
 
 def _mapped(part: FloatArray, maps: mixtures.AffineMaps) -> tuple[FloatArray, IntArray]:
@@ -380,7 +528,7 @@ def _synthesize(part: FloatArray, *, params: Drawing, rng: np.random.Generator, 
     """Normal records with the moments of their group; their categories drawn given their numbers."""
     made, labels = _mapped(part, params.maps)
     if params.classes is not None:
-        codes = latent.draw_categories(params.view.scores(made), params.classes, rng=rng)
+        codes = latent.draw_categories(params.view.scores(made), params.classes, params.known[labels], rng=rng)
         coded = [column for columns in categories for column in columns]
         normal, narrow = made[:, coded], params.maps.narrow[labels][:, None]
         dummies(codes, categories, made)
@@ -449,6 +597,7 @@ METHOD = Masker(
         mixtures.Components,
         ClassCounts,
         MixtureGroups,
+        Divisions,
         latent.LatentClasses,
         mixtures.Mixture,
         mixtures.Movable,
