@@ -168,7 +168,8 @@ class RuleCounts:
     broken: IntArray  # Rows that break each rule; of a lookup and of pairs not known yet, shape (n_rules,)
     # Rows of each order with a target and none of the columns that it begins at, shape (n_rules,)
     without_operand: IntArray
-    met: IntArray  # Rows that meet what a condition begins with, shape (n_rules,)
+    # Rows that meet what a condition begins with, or have a numerator over a divisor of 0, shape (n_rules,)
+    met: IntArray
     # Of each lookup and each rule of pairs the combinations that occur, and their rows
     pairs: dict[int, pa.RecordBatch]
 
@@ -187,8 +188,9 @@ class RuleCounts:
             if rule.kind == "condition":
                 met[at] = np.count_nonzero(_all(rule.when, batch, columns))
             if rule.gap:
-                there = ~np.isnan(numbers(batch.column(rule.target)))
-                without_operand[at] = np.count_nonzero(there & np.isnan(first_there(rule, batch)))
+                there, base = ~np.isnan(numbers(batch.column(rule.target))), first_there(rule, batch)
+                without_operand[at] = np.count_nonzero(there & np.isnan(base))
+                met[at] = np.count_nonzero(there & (base == 0))
         return cls(broken, without_operand, met, pairs)
 
     @classmethod
@@ -360,7 +362,7 @@ class RuleBook:
                         found[found == len(self.cells.categories[rule.target])] = np.nan
                     cells[:, self.positions[rule.target]] = found
                     continue
-                inside = self._put(rule, cells, rng)
+                inside = self._clear_undefined(at, rule, cells, rng) | self._put(rule, cells, rng)
                 again |= bool(inside.any())
                 moved[at] |= inside
             if not again:
@@ -409,6 +411,25 @@ class RuleBook:
             value = np.where(short, value + rule.sign * (grid.step or 0.0), value)
             cells[:, self.positions[rule.gap]] = rule.sign * (value - base)
         cells[:, position] = value
+        return moved
+
+    def _clear_undefined(self, at: int, rule: Rule, cells: FloatArray, rng: np.random.Generator) -> BoolArray:
+        """Exchange ratios over divisors of 0, in place, for nulls, if the original has these there; which rows."""
+        moved = np.zeros(len(cells), dtype=np.bool_)
+        if (
+            self.counts.met[at]
+            or not rule.gap
+            or not rule.factors
+            or not self.cells.has_nulls[self.positions[rule.target]]
+        ):
+            return moved
+        divisor, place = first_there(rule, self.written(cells, rule.target)), self.positions[rule.gap]
+        known = ~np.isnan(cells[:, place])
+        own = rng.permutation(np.flatnonzero((divisor == 0) & known))
+        other = rng.permutation(np.flatnonzero((divisor > 0) & ~known))[: len(own)]
+        cells[other, place] = cells[own[: len(other)], place]
+        cells[own, place] = np.nan
+        moved[own] = moved[other] = True
         return moved
 
     def _take_operands(self, rule: Rule, cells: FloatArray, rows: BoolArray, rng: np.random.Generator) -> None:

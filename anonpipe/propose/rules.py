@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations, pairwise, permutations
+from itertools import combinations, pairwise, permutations, product
 from keyword import iskeyword
 
 import numpy as np
@@ -29,8 +29,10 @@ _PART, _QUESTIONS = 0.9, 5  # Rank correlation from which on a part and its tota
 _POWERS = (0, 2, 3, 4, 5)  # Of ten, that a ratio is given in
 _FEW = 48  # Rows of the first look at products and ratios, of which there are many
 _FORMS = ("{} * {}", "{} / {}", "{} / {} ** 2", "({0} - {1}) / {1}")
+_SHARP = 0.9  # Largest share of rows that are so, next to a value beyond which all are
 _SMALL = 10.0  # Median of positive counts below which a part is no share of its total
-_ZERO = "holds in all rows with values, not where one is null or the divisor is 0: there the result must be null"
+_FILLED = ", not where one is null or the divisor is 0: there the result must be null"
+_LACKING = "; the result is null in other rows, too (as below 0): there it must have a value"
 _RESULTS = ("total", "sum", "all", "growth", "change", "diff", "difference", "net", "gain", "overall")
 
 
@@ -260,7 +262,10 @@ def _products(looks: Sequence[Look], columns: Mapping[str, Column], masked: set[
         text = _FORMS[form].format(*(_name(numbers[at].name) for at in (one, other)))
         text = f"{_name(numbers[target].name)} = {f'{times:.0f} * ' if times > 1 else ''}{text}"
         share = 1.0 - float(differ(value, there, _allowed(steps[target], there)).mean())
-        yield Proposed(text, share, share == 1.0, f"{text}: {_ZERO}" if met == 1.0 and share < 1.0 else "")
+        nulls, own = np.isnan(value), np.isnan(there)
+        but = _FILLED * bool((nulls & ~own).any()) + _LACKING * bool((own & ~nulls).any())
+        note = f"{text}: holds in all rows with values{but}" if met == 1.0 and share < 1.0 else ""
+        yield Proposed(text, share, share == 1.0, note)
 
 
 def _numerators(rules: Sequence[Rule], looks: Sequence[Look], masked: set[str]) -> Iterator[Proposed]:
@@ -451,6 +456,11 @@ def _conditions(looks: Sequence[Look], columns: Mapping[str, Column], masked: se
         for one, other in permutations(facts, 2):
             if other in masked and _implies(facts[one], facts[other]):
                 yield _condition(f"if {_name(one)} {what} then {_name(other)} {what}")
+        for look, (name, rows) in product(_numbers(looks, columns), facts.items()):
+            known = ~np.isnan(look.values)
+            for sign, sort in ((1.0, "<"), (-1.0, ">")) if name in masked and name != look.name else ():
+                if _begins_with(sign * look.values[known], rows[known]):
+                    yield _threshold(_name(look.name), sort, _name(name), what)
     for look in looks:
         if not columns[look.name].kind.coded or not 2 <= look.distinct <= 20:
             continue
@@ -462,6 +472,25 @@ def _conditions(looks: Sequence[Look], columns: Mapping[str, Column], masked: se
                     f"in if {_name(look.name)} == VALUE then {_name(name)} is null, and of the others then is not null"
                 )
                 yield Proposed(text, 1.0, False, note)
+
+
+def _threshold(number: str, sort: str, name: str, what: str) -> Proposed:
+    """A condition on the values of a number beyond some value, which the steward knows from the code book."""
+    note = (
+        f"{name} {what} in all sampled rows in which {number} is {'below' if sort == '<' else 'above'} some value. If "
+        f"the code book says so, name it: if {number} {sort} VALUE then {name} {what}"
+    )
+    return Proposed(f"if {number} is not null then {name} is not null", 1.0, False, note)
+
+
+def _begins_with(values: FloatArray, fact: BoolArray) -> bool:
+    """Whether all smallest of some values have a fact, by more than chance, and of those next to them fewer do."""
+    below = values < values[~fact].min(initial=np.inf)
+    least, near = values[below], values[~below]
+    if min(len(least), len(near)) < _ENOUGH or least.min() == least.max():  # one value: a condition on that
+        return False
+    next_to = ~below & (values <= np.partition(near, _ENOUGH - 1)[_ENOUGH - 1])
+    return bool(fact[next_to].mean() <= _SHARP and len(least) * np.log(fact.mean()) < _CHANCE)
 
 
 def _condition(text: str, share: float = 1.0) -> Proposed:
