@@ -486,11 +486,11 @@ def _threshold(number: str, sort: str, name: str, what: str) -> Proposed:
 def _begins_with(values: FloatArray, fact: BoolArray) -> bool:
     """Whether all smallest of some values have a fact, by more than chance, and of those next to them fewer do."""
     below = values < values[~fact].min(initial=np.inf)
-    least, near = values[below], values[~below]
-    if min(len(least), len(near)) < _ENOUGH or least.min() == least.max():  # one value: a condition on that
+    near, rows = values[~below], int((values[below] > values.min()).sum())  # Of one value: a condition on that
+    if min(rows, len(near)) < _ENOUGH:
         return False
     next_to = ~below & (values <= np.partition(near, _ENOUGH - 1)[_ENOUGH - 1])
-    return bool(fact[next_to].mean() <= _SHARP and len(least) * np.log(fact.mean()) < _CHANCE)
+    return bool(fact[next_to].mean() <= _SHARP and rows * np.log(fact.mean()) < _CHANCE)
 
 
 def _condition(text: str, share: float = 1.0) -> Proposed:
