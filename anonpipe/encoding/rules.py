@@ -48,9 +48,8 @@ def with_differences(batch: pa.RecordBatch, rules: Sequence[Rule]) -> pa.RecordB
                 rounded = np.abs(gap - nearest) <= 4.0 * np.spacing(np.abs(target) + np.abs(base))
                 gap = np.where(timed | rounded, nearest, gap)
             array = pa.array(gap, pa.float64(), mask=np.isnan(gap))
-            batch = pa.record_batch(
-                [*batch.columns, array], schema=batch.schema.append(pa.field(rule.gap, pa.float64()))
-            )
+            fields = batch.schema.append(pa.field(rule.gap, pa.float64()))
+            batch = pa.record_batch([*batch.columns, array], schema=fields)
     return batch
 
 
@@ -201,10 +200,8 @@ class RuleCounts:
 
     def merge(self, other: RuleCounts) -> RuleCounts:
         """Both pieces together."""
-        found = {
-            at: [each[at] for each in (self.pairs, other.pairs) if at in each] for at in (self.pairs | other.pairs)
-        }
-        pairs = {at: parts[0] if len(parts) == 1 else _added(parts) for at, parts in found.items()}
+        both = self.pairs, other.pairs
+        pairs = {at: _added([each[at] for each in both if at in each]) for at in self.pairs | other.pairs}
         return RuleCounts(
             self.broken + other.broken, self.without_operand + other.without_operand, self.met + other.met, pairs
         )
@@ -317,9 +314,8 @@ class RuleBook:
                 continue
             size = len(self.cells.categories[self.rules[at].terms[0][0]]) + 1
             values, place = np.unique(target, return_inverse=True)
-            found[at] = np.full(
-                size, values[np.bincount(place, weights=rows).argmax()] if len(rows) else 0.0, np.float64
-            )
+            commonest = values[np.bincount(place, weights=rows).argmax()] if len(rows) else 0.0
+            found[at] = np.full(size, commonest, np.float64)
             order = np.argsort(rows, kind="stable")
             found[at][term[order]] = target[order]
             if self.rules[at].target not in self.cells.categories:
@@ -415,13 +411,8 @@ class RuleBook:
 
     def _clear_undefined(self, at: int, rule: Rule, cells: FloatArray, rng: np.random.Generator) -> BoolArray:
         """Exchange ratios over divisors of 0, in place, for nulls, if the original has these there; which rows."""
-        moved = np.zeros(len(cells), dtype=np.bool_)
-        if (
-            self.counts.met[at]
-            or not rule.gap
-            or not rule.factors
-            or not self.cells.has_nulls[self.positions[rule.target]]
-        ):
+        moved, nullable = np.zeros(len(cells), dtype=np.bool_), self.cells.has_nulls[self.positions[rule.target]]
+        if rule.kind not in ("share", "ratio") or self.counts.met[at] or not nullable:
             return moved
         divisor, place = first_there(rule, self.written(cells, rule.target)), self.positions[rule.gap]
         known = ~np.isnan(cells[:, place])

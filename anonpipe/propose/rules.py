@@ -200,10 +200,8 @@ def _sums(numbers: Sequence[Look]) -> Iterator[tuple[tuple[str, ...], tuple[floa
 
 def _small(times: float) -> float | None:
     """The small number, or one over it, that a multiple is; None where it is neither."""
-    for each in (*_MULTIPLES, *(1.0 / each for each in _MULTIPLES)):
-        if abs(abs(times) - each) < 1e-5 * each:
-            return float(np.sign(times)) * each
-    return None
+    known = (*_MULTIPLES, *(1.0 / each for each in _MULTIPLES))
+    return next((float(np.sign(times)) * each for each in known if abs(abs(times) - each) < 1e-5 * each), None)
 
 
 def _targets(
@@ -412,15 +410,11 @@ def _in_order(first: FloatArray, second: FloatArray) -> float:
 
 def _chain(chain: Sequence[Look]) -> Iterator[Proposed]:
     """The dates in their order, as one chain where each that is there has one before it."""
-    before = ~np.isnan(chain[0].values)
-    for later in chain[1:]:
-        there = ~np.isnan(later.values)
-        if (there & ~before).any():
-            for one, other in pairwise(chain):
-                yield _order_text(one, other, 1.0)
-            return
-        before |= there
-    yield Proposed(" <= ".join(_name(look.name) for look in chain), 1.0, True)
+    first, *later = (~np.isnan(look.values) for look in chain)
+    if any((there & ~first).any() for there in later):
+        yield from (_order_text(one, other, 1.0) for one, other in pairwise(chain))
+    else:
+        yield Proposed(" <= ".join(_name(look.name) for look in chain), 1.0, True)
 
 
 def _order_text(one: Look, other: Look, share: float, counts: Collection[str] = ()) -> Proposed:
@@ -507,10 +501,8 @@ def _decides(look: Look, null: BoolArray) -> bool:
     """Whether each category has nulls only, or none."""
     sizes = np.bincount(look.codes + 1)
     found = np.bincount(look.codes + 1, weights=null)
-    return (
-        bool(((found == 0) | (found == sizes)).all())
-        and len(null) * np.log(max(null.mean(), 1 - null.mean())) < _CHANCE
-    )
+    whole = bool(((found == 0) | (found == sizes)).all())
+    return whole and len(null) * np.log(max(null.mean(), 1 - null.mean())) < _CHANCE
 
 
 def _pairs(looks: Sequence[Look], columns: Mapping[str, Column], masked: set[str]) -> Iterator[Proposed]:
