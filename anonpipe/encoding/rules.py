@@ -417,7 +417,7 @@ class RuleBook:
         divisor, place = first_there(rule, self.written(cells, rule.target)), self.positions[rule.gap]
         known = ~np.isnan(cells[:, place])
         own = rng.permutation(np.flatnonzero((divisor == 0) & known))
-        other = rng.permutation(np.flatnonzero((divisor > 0) & ~known))[: len(own)]
+        other = rng.permutation(np.flatnonzero((divisor > 0) & ~known & bool(len(own))))[: len(own)]
         cells[other, place] = cells[own[: len(other)], place]
         cells[own, place] = np.nan
         moved[own] = moved[other] = True
