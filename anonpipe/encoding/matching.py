@@ -308,7 +308,8 @@ _HALVED = 0.7  # Part of the loss that a step leaves at most, or the next are sm
 _STUCK = 0.03  # Error of a correlation from which on full steps follow, whatever each gains
 _FULL_STEPS = 16
 
-_TURNS = 12  # Of the search for what covariates add to survival times
+_TURNS = 12  # Of each search for what covariates add to survival times
+_FEW_EVENTS = 4.0  # Divided by the records it is the weight of slopes of the scale, so that it stays near 1 for few
 
 _LEAST = 1e-4  # Variance that is added in each direction: one with less hardly counts, and no matrix is singular
 
@@ -337,29 +338,24 @@ class TimeRegression:
     @classmethod
     def fit(cls, position: int, channel: int, unit: float, masked: FloatArray, original: FloatArray) -> TimeRegression:
         """That of records of shape (n_rows, n_channels); `unit` of scores in log hazards."""
-        slopes, slopes_of = _least_squares(original, channel)(original[:, channel]), _least_squares(masked, channel)
-        of_masked, of_original = (each[:, channel] - _fitted(each, slopes) for each in (masked, original))
-        knots = np.quantile(of_masked, _KNOTS), np.quantile(of_original, _KNOTS)
-        errors, values = np.interp(of_masked, *knots), np.sort(original[:, channel])
         centre, spread = original.mean(axis=0), original.std(axis=0)
-        units = np.divide(1.0, spread, out=np.zeros_like(spread), where=spread > 0.0)
+        units = np.divide(1.0, spread, out=np.zeros_like(spread), where=spread > 1e-9)
         units[channel] = 0.0
         seen, covariates = ((each - centre) * units for each in (original, masked))
-        wanted = seen.T @ np.exp(unit * of_original) / len(seen)
-        added, scaled = best = slopes, np.append(np.zeros(len(units)), 1.0)
-        least = np.inf
-        for _ in range(_TURNS):
-            by_rank = np.empty(len(values))
-            ordered = np.argsort(_fitted(masked, added) + errors * _fitted(masked, scaled), kind="stable")
-            by_rank[ordered] = values
-            residuals = np.exp(unit * (by_rank - _fitted(masked, slopes)))
-            off, lacking = slopes - slopes_of(by_rank), wanted - covariates.T @ residuals / len(covariates)
-            left = float(np.square(lacking).sum() + np.square(off[:-1] * spread).sum())
-            if left < least:
-                least, best = left, (added, scaled)
-            change = _ridge(covariates, unit * residuals * errors, lacking) * units
-            added, scaled = added + off, scaled + np.append(change, -centre @ change)
-        return cls(position, channel, slopes, *best, *knots)
+        scores, mean = original[:, channel], centre[channel]
+        slopes = _least_squares(seen) @ scores
+        of_masked, of_original = masked[:, channel] - mean - covariates @ slopes, scores - mean - seen @ slopes
+        knots = np.quantile(of_masked, _KNOTS), np.quantile(of_original, _KNOTS)
+        errors, wanted = np.interp(of_masked, *knots), seen.T @ np.exp(unit * of_original) / len(seen)
+        inverse = _least_squares(covariates)
+        search = _Search(covariates, inverse, errors, np.sort(scores) - mean, unit, slopes, wanted)
+        added, scale = search.added_and_scale()
+
+        def of_channels(standard: FloatArray, at_centre: float) -> FloatArray:
+            return np.append(standard * units, at_centre - centre @ (standard * units))
+
+        added = of_channels(search.added(added, scale), mean)
+        return cls(position, channel, of_channels(slopes, mean), added, of_channels(scale, 1.0), *knots)
 
     def errors(self, masked: FloatArray) -> FloatArray:
         """Errors of masked records, distributed as those of the original, shape (n_rows,)."""
@@ -373,21 +369,63 @@ class TimeRegression:
         return matrix
 
 
-def _least_squares(channels: FloatArray, own: int) -> Callable[[FloatArray], FloatArray]:
-    """Scores to the slopes and intercept of their least squares on all channels but their own, where these are 0."""
-    others = np.column_stack([channels, np.ones(len(channels))])
-    others[:, own] = 0.0
-    inverse = np.linalg.pinv(others.T @ others, rcond=1e-9, hermitian=True)
-    inverse[own] = 0.0  # where rounding leaves more
-    return lambda scores: np.asarray(inverse @ (others.T @ scores))
+@dataclass(frozen=True, eq=False)
+class _Search:
+    """The search for what standardised covariates add to errors of times, and to the scale of these about 1."""
+
+    covariates: FloatArray  # Of masked records, shape (n_rows, width)
+    inverse: FloatArray  # The matrix that maps scores to their slopes
+    errors: FloatArray
+    values: FloatArray  # Scores that go to records by rank, ascending
+    unit: float
+    # slopes, wanted: of the scores, and mean products of the covariates with residuals
+    slopes: FloatArray
+    wanted: FloatArray
+
+    def added_and_scale(self) -> tuple[FloatArray, FloatArray]:
+        """By Newton's method for slopes and products, the scale in what freedom slopes leave it."""
+        scaled, few = self.errors[:, None] * self.covariates, _FEW_EVENTS / len(self.errors)
+        held = self.inverse @ scaled
+        free = scaled - self.covariates @ held
+        added, scale = best = self.slopes, np.zeros(len(self.slopes))
+        least = np.inf
+        for _ in range(_TURNS):
+            scores = self._scores(added, scale)
+            residuals = np.exp(self.unit * (scores - self.covariates @ self.slopes)) / len(scores)
+            off, lacking = self.slopes - self.inverse @ scores, self.wanted - residuals @ self.covariates
+            left = float(np.square(off).sum() + np.square(lacking).sum() + few * np.square(scale).sum())
+            if left < least:
+                least, best = left, (added, scale)
+            weighted = self.covariates.T * (self.unit * residuals)
+            by_scale, lacking = weighted @ free, lacking - weighted @ (self.covariates @ off)
+            normal = by_scale.T @ by_scale + few * np.eye(len(off))
+            change = np.linalg.solve(normal, by_scale.T @ lacking - few * scale)
+            added, scale = added + off - held @ change, scale + change
+        return best
+
+    def added(self, added: FloatArray, scale: FloatArray) -> FloatArray:
+        """What keeps slopes best by a given scale; steps get shorter, as scores by rank change in leaps."""
+        best, least, step = added, np.inf, 1.0
+        for _ in range(_TURNS):
+            off = self.slopes - self.inverse @ self._scores(added, scale)
+            left = float(np.square(off).sum())
+            if left < least:
+                least, best = left, added
+            else:
+                step /= 2.0
+            added = added + step * off
+        return best
+
+    def _scores(self, added: FloatArray, scale: FloatArray) -> FloatArray:
+        made, sums = np.empty(len(self.values)), self.covariates @ added + self.errors * (1.0 + self.covariates @ scale)
+        made[np.argsort(sums, kind="stable")] = self.values
+        return made
 
 
-def _ridge(covariates: FloatArray, weights: FloatArray, wanted: FloatArray) -> FloatArray:
-    """Coefficients of weighted covariates whose sums come near to what is wanted, less so with few records."""
-    rows, width = covariates.shape
-    values, vectors = np.linalg.eigh((covariates * weights[:, None]).T @ covariates / rows)  # of either sign
-    ridge = max(width / rows * np.abs(values).max(), _LEAST)
-    return np.asarray(vectors @ (values / (np.square(values) + ridge * ridge) * (vectors.T @ wanted)))
+def _least_squares(covariates: FloatArray) -> FloatArray:
+    """The matrix that maps scores to the slopes of their least squares on covariates and an intercept."""
+    centred = covariates - covariates.mean(axis=0)
+    return np.asarray(np.linalg.pinv(centred.T @ centred, rcond=1e-9, hermitian=True) @ centred.T)
 
 
 def _fitted(channels: FloatArray, slopes: FloatArray) -> FloatArray:

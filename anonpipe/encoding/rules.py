@@ -48,9 +48,8 @@ def with_differences(batch: pa.RecordBatch, rules: Sequence[Rule]) -> pa.RecordB
                 rounded = np.abs(gap - nearest) <= 4.0 * np.spacing(np.abs(target) + np.abs(base))
                 gap = np.where(timed | rounded, nearest, gap)
             array = pa.array(gap, pa.float64(), mask=np.isnan(gap))
-            batch = pa.record_batch(
-                [*batch.columns, array], schema=batch.schema.append(pa.field(rule.gap, pa.float64()))
-            )
+            fields = batch.schema.append(pa.field(rule.gap, pa.float64()))
+            batch = pa.record_batch([*batch.columns, array], schema=fields)
     return batch
 
 
@@ -168,7 +167,8 @@ class RuleCounts:
     broken: IntArray  # Rows that break each rule; of a lookup and of pairs not known yet, shape (n_rules,)
     # Rows of each order with a target and none of the columns that it begins at, shape (n_rules,)
     without_operand: IntArray
-    met: IntArray  # Rows that meet what a condition begins with, shape (n_rules,)
+    # Rows that meet what a condition begins with, or have a numerator over a divisor of 0, shape (n_rules,)
+    met: IntArray
     # Of each lookup and each rule of pairs the combinations that occur, and their rows
     pairs: dict[int, pa.RecordBatch]
 
@@ -187,8 +187,9 @@ class RuleCounts:
             if rule.kind == "condition":
                 met[at] = np.count_nonzero(_all(rule.when, batch, columns))
             if rule.gap:
-                there = ~np.isnan(numbers(batch.column(rule.target)))
-                without_operand[at] = np.count_nonzero(there & np.isnan(first_there(rule, batch)))
+                there, base = ~np.isnan(numbers(batch.column(rule.target))), first_there(rule, batch)
+                without_operand[at] = np.count_nonzero(there & np.isnan(base))
+                met[at] = np.count_nonzero(there & (base == 0))
         return cls(broken, without_operand, met, pairs)
 
     @classmethod
@@ -199,10 +200,8 @@ class RuleCounts:
 
     def merge(self, other: RuleCounts) -> RuleCounts:
         """Both pieces together."""
-        found = {
-            at: [each[at] for each in (self.pairs, other.pairs) if at in each] for at in (self.pairs | other.pairs)
-        }
-        pairs = {at: parts[0] if len(parts) == 1 else _added(parts) for at, parts in found.items()}
+        both = self.pairs, other.pairs
+        pairs = {at: _added([each[at] for each in both if at in each]) for at in self.pairs | other.pairs}
         return RuleCounts(
             self.broken + other.broken, self.without_operand + other.without_operand, self.met + other.met, pairs
         )
@@ -315,9 +314,8 @@ class RuleBook:
                 continue
             size = len(self.cells.categories[self.rules[at].terms[0][0]]) + 1
             values, place = np.unique(target, return_inverse=True)
-            found[at] = np.full(
-                size, values[np.bincount(place, weights=rows).argmax()] if len(rows) else 0.0, np.float64
-            )
+            commonest = values[np.bincount(place, weights=rows).argmax()] if len(rows) else 0.0
+            found[at] = np.full(size, commonest, np.float64)
             order = np.argsort(rows, kind="stable")
             found[at][term[order]] = target[order]
             if self.rules[at].target not in self.cells.categories:
@@ -360,7 +358,7 @@ class RuleBook:
                         found[found == len(self.cells.categories[rule.target])] = np.nan
                     cells[:, self.positions[rule.target]] = found
                     continue
-                inside = self._put(rule, cells, rng)
+                inside = self._clear_undefined(at, rule, cells, rng) | self._put(rule, cells, rng)
                 again |= bool(inside.any())
                 moved[at] |= inside
             if not again:
@@ -409,6 +407,20 @@ class RuleBook:
             value = np.where(short, value + rule.sign * (grid.step or 0.0), value)
             cells[:, self.positions[rule.gap]] = rule.sign * (value - base)
         cells[:, position] = value
+        return moved
+
+    def _clear_undefined(self, at: int, rule: Rule, cells: FloatArray, rng: np.random.Generator) -> BoolArray:
+        """Exchange ratios over divisors of 0, in place, for nulls, if the original has these there; which rows."""
+        moved, nullable = np.zeros(len(cells), dtype=np.bool_), self.cells.has_nulls[self.positions[rule.target]]
+        if rule.kind not in ("share", "ratio") or self.counts.met[at] or not nullable:
+            return moved
+        divisor, place = first_there(rule, self.written(cells, rule.target)), self.positions[rule.gap]
+        known = ~np.isnan(cells[:, place])
+        own = rng.permutation(np.flatnonzero((divisor == 0) & known))
+        other = rng.permutation(np.flatnonzero((divisor > 0) & ~known & bool(len(own))))[: len(own)]
+        cells[other, place] = cells[own[: len(other)], place]
+        cells[own, place] = np.nan
+        moved[own] = moved[other] = True
         return moved
 
     def _take_operands(self, rule: Rule, cells: FloatArray, rows: BoolArray, rng: np.random.Generator) -> None:

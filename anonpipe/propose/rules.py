@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations, pairwise, permutations
+from itertools import combinations, pairwise, permutations, product
 from keyword import iskeyword
 
 import numpy as np
@@ -29,8 +29,10 @@ _PART, _QUESTIONS = 0.9, 5  # Rank correlation from which on a part and its tota
 _POWERS = (0, 2, 3, 4, 5)  # Of ten, that a ratio is given in
 _FEW = 48  # Rows of the first look at products and ratios, of which there are many
 _FORMS = ("{} * {}", "{} / {}", "{} / {} ** 2", "({0} - {1}) / {1}")
+_SHARP = 0.9  # Largest share of rows that are so, next to a value beyond which all are
 _SMALL = 10.0  # Median of positive counts below which a part is no share of its total
-_ZERO = "holds in all rows with values, not where one is null or the divisor is 0: there the result must be null"
+_FILLED = ", not where one is null or the divisor is 0: there the result must be null"
+_LACKING = "; the result is null in other rows, too (as below 0): there it must have a value"
 _RESULTS = ("total", "sum", "all", "growth", "change", "diff", "difference", "net", "gain", "overall")
 
 
@@ -198,10 +200,8 @@ def _sums(numbers: Sequence[Look]) -> Iterator[tuple[tuple[str, ...], tuple[floa
 
 def _small(times: float) -> float | None:
     """The small number, or one over it, that a multiple is; None where it is neither."""
-    for each in (*_MULTIPLES, *(1.0 / each for each in _MULTIPLES)):
-        if abs(abs(times) - each) < 1e-5 * each:
-            return float(np.sign(times)) * each
-    return None
+    known = (*_MULTIPLES, *(1.0 / each for each in _MULTIPLES))
+    return next((float(np.sign(times)) * each for each in known if abs(abs(times) - each) < 1e-5 * each), None)
 
 
 def _targets(
@@ -260,7 +260,10 @@ def _products(looks: Sequence[Look], columns: Mapping[str, Column], masked: set[
         text = _FORMS[form].format(*(_name(numbers[at].name) for at in (one, other)))
         text = f"{_name(numbers[target].name)} = {f'{times:.0f} * ' if times > 1 else ''}{text}"
         share = 1.0 - float(differ(value, there, _allowed(steps[target], there)).mean())
-        yield Proposed(text, share, share == 1.0, f"{text}: {_ZERO}" if met == 1.0 and share < 1.0 else "")
+        nulls, own = np.isnan(value), np.isnan(there)
+        but = _FILLED * bool((nulls & ~own).any()) + _LACKING * bool((own & ~nulls).any())
+        note = f"{text}: holds in all rows with values{but}" if met == 1.0 and share < 1.0 else ""
+        yield Proposed(text, share, share == 1.0, note)
 
 
 def _numerators(rules: Sequence[Rule], looks: Sequence[Look], masked: set[str]) -> Iterator[Proposed]:
@@ -407,15 +410,11 @@ def _in_order(first: FloatArray, second: FloatArray) -> float:
 
 def _chain(chain: Sequence[Look]) -> Iterator[Proposed]:
     """The dates in their order, as one chain where each that is there has one before it."""
-    before = ~np.isnan(chain[0].values)
-    for later in chain[1:]:
-        there = ~np.isnan(later.values)
-        if (there & ~before).any():
-            for one, other in pairwise(chain):
-                yield _order_text(one, other, 1.0)
-            return
-        before |= there
-    yield Proposed(" <= ".join(_name(look.name) for look in chain), 1.0, True)
+    first, *later = (~np.isnan(look.values) for look in chain)
+    if any((there & ~first).any() for there in later):
+        yield from (_order_text(one, other, 1.0) for one, other in pairwise(chain))
+    else:
+        yield Proposed(" <= ".join(_name(look.name) for look in chain), 1.0, True)
 
 
 def _order_text(one: Look, other: Look, share: float, counts: Collection[str] = ()) -> Proposed:
@@ -451,6 +450,11 @@ def _conditions(looks: Sequence[Look], columns: Mapping[str, Column], masked: se
         for one, other in permutations(facts, 2):
             if other in masked and _implies(facts[one], facts[other]):
                 yield _condition(f"if {_name(one)} {what} then {_name(other)} {what}")
+        for look, (name, rows) in product(_numbers(looks, columns), facts.items()):
+            known = ~np.isnan(look.values)
+            for sign, sort in ((1.0, "<"), (-1.0, ">")) if name in masked and name != look.name else ():
+                if _begins_with(sign * look.values[known], rows[known]):
+                    yield _threshold(_name(look.name), sort, _name(name), what)
     for look in looks:
         if not columns[look.name].kind.coded or not 2 <= look.distinct <= 20:
             continue
@@ -462,6 +466,25 @@ def _conditions(looks: Sequence[Look], columns: Mapping[str, Column], masked: se
                     f"in if {_name(look.name)} == VALUE then {_name(name)} is null, and of the others then is not null"
                 )
                 yield Proposed(text, 1.0, False, note)
+
+
+def _threshold(number: str, sort: str, name: str, what: str) -> Proposed:
+    """A condition on the values of a number beyond some value, which the steward knows from the code book."""
+    note = (
+        f"{name} {what} in all sampled rows in which {number} is {'below' if sort == '<' else 'above'} some value. If "
+        f"the code book says so, name it: if {number} {sort} VALUE then {name} {what}"
+    )
+    return Proposed(f"if {number} is not null then {name} is not null", 1.0, False, note)
+
+
+def _begins_with(values: FloatArray, fact: BoolArray) -> bool:
+    """Whether all smallest of some values have a fact, by more than chance, and of those next to them fewer do."""
+    below = values < values[~fact].min(initial=np.inf)
+    near, rows = values[~below], int((values[below] > values.min()).sum())  # Of one value: a condition on that
+    if min(rows, len(near)) < _ENOUGH:
+        return False
+    next_to = ~below & (values <= np.partition(near, _ENOUGH - 1)[_ENOUGH - 1])
+    return bool(fact[next_to].mean() <= _SHARP and rows * np.log(fact.mean()) < _CHANCE)
 
 
 def _condition(text: str, share: float = 1.0) -> Proposed:
@@ -478,10 +501,8 @@ def _decides(look: Look, null: BoolArray) -> bool:
     """Whether each category has nulls only, or none."""
     sizes = np.bincount(look.codes + 1)
     found = np.bincount(look.codes + 1, weights=null)
-    return (
-        bool(((found == 0) | (found == sizes)).all())
-        and len(null) * np.log(max(null.mean(), 1 - null.mean())) < _CHANCE
-    )
+    whole = bool(((found == 0) | (found == sizes)).all())
+    return whole and len(null) * np.log(max(null.mean(), 1 - null.mean())) < _CHANCE
 
 
 def _pairs(looks: Sequence[Look], columns: Mapping[str, Column], masked: set[str]) -> Iterator[Proposed]:

@@ -128,6 +128,11 @@ def _decoding(gate: str) -> Callable[[Collection[str]], str]:
         if gate == "mean":  # masks keep ranks and shares of categories, so that rules alone move a mean
             of_rules = "take a column of which most values are 0 out of rules with other columns, or compute a column "
             first += (of_rules + "that is farther from its bounds; ") * ("rules" in on)
+        elif "times" in on:
+            first += (
+                "the times of a unit are the values of release.order in its rows: name the other column there, if it "
+                "is a date or number of each row, leave release.order out, or drop the other column; "
+            )
         elif "groups" not in on:
             first += (
                 "give counts of few values kind: integer (they may be taken for categories), and ordered ones kind: "

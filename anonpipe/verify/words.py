@@ -11,6 +11,7 @@ from string import Formatter
 from typing import TYPE_CHECKING, Any
 
 from anonpipe.errors import plural
+from anonpipe.job.wide import TIMES
 from anonpipe.verify.catalogue import MEASURED, Check, CheckKind, Outcome, Scope, Withheld, Words, kind_of
 
 if TYPE_CHECKING:
@@ -127,7 +128,8 @@ def remedies(checks: tuple[Check, ...], on: Collection[str] = ("groups",)) -> tu
     found: dict[str, str] = {}
     for check in checks:
         if check.outcome is Outcome.FAILED and check.measured is not None and check.kind and check.kind.remedy:
-            found.setdefault(_of_wide_interval(check) + advice_of(check.kind, on), named(check))
+            about = {*on, "times"} if TIMES in check.columns else on
+            found.setdefault(_of_wide_interval(check) + advice_of(check.kind, about), named(check))
     return tuple(f"{name}: {advice}" for advice, name in found.items())
 
 

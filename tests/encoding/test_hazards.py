@@ -102,8 +102,16 @@ def records(rows, seed):
     return original, original.mean(axis=0) + made @ np.linalg.cholesky(np.cov(original.T)).T
 
 
-@pytest.mark.parametrize(("rows", "off"), [(40, 0.2), (100, 0.02), (3_000, 0.002)])
-def test_regressions_are_those_of_the_definition(rows, off):
+def by_rank_of_errors(made, masked, original):
+    """Scores that records get by rank, their errors being put into a release."""
+    released = np.zeros((len(masked), 9))
+    released[:, 7] = made.errors(masked)
+    ValueScores.put_times(None, released, masked, ScoreMap(*[np.zeros(0)] * 4, times=(made,)))
+    return np.sort(original[:, 1])[np.argsort(np.argsort(released[:, 7]))]
+
+
+@pytest.mark.parametrize(("rows", "off", "lacking"), [(40, 0.03, 0.1), (100, 0.005, 0.01), (3_000, 0.0001, 0.002)])
+def test_regressions_are_those_of_the_definition(rows, off, lacking):
     """Errors by rank are those of the original; slopes by rank, and covariates by residuals, are, too."""
     original, masked = records(rows, rows)
     made = TimeRegression.fit(7, 1, 0.8, masked, original)
@@ -112,20 +120,43 @@ def test_regressions_are_those_of_the_definition(rows, off):
     assert np.allclose(made.slopes[[0, 2, 3]], slopes) and made.slopes[1] == made.added[1] == 0.0
     errors = original[:, 1] - design @ slopes
     assert np.abs(np.sort(made.errors(masked)) - np.sort(errors)).mean() < 0.01
-    released = np.zeros((rows, 9))
-    released[:, 7] = made.errors(masked)
-    ValueScores.put_times(None, released, masked, ScoreMap(*[np.zeros(0)] * 4, times=(made,)))
-    by_rank = np.sort(original[:, 1])[np.argsort(np.argsort(released[:, 7]))]
+    by_rank = by_rank_of_errors(made, masked, original)
     again = np.column_stack([masked[:, [0, 2]], np.ones(rows)])
     assert np.allclose(np.linalg.lstsq(again, by_rank, rcond=None)[0][:2], slopes[:2], atol=off)
     after, before = (
         np.exp(0.8 * (scores - table @ slopes)) @ table[:, :2] / rows
         for scores, table in ((by_rank, again), (original[:, 1], design))
     )
-    assert np.allclose(after, before, atol=off), after - before
+    assert np.allclose(after, before, atol=lacking), after - before
     turned = masked @ made.of_errors.T
     assert np.allclose(turned[:, 1], masked[:, 1] - masked[:, [0, 2]] @ slopes[:2])
     assert np.allclose(np.delete(turned, 1, axis=1), np.delete(masked, 1, axis=1))
+
+
+@pytest.mark.parametrize("rows", [40, 60])
+def test_slopes_come_first_where_records_are_few(rows):
+    """With one loss for slopes and residuals they were off by 0.04 and 0.017 on average."""
+    off = []
+    for seed in range(20):
+        original, masked = records(rows, 1_000 * rows + seed)
+        made = TimeRegression.fit(7, 1, 0.8, masked, original)
+        again = np.column_stack([masked[:, [0, 2]], np.ones(rows)])
+        slopes = np.linalg.lstsq(again, by_rank_of_errors(made, masked, original), rcond=None)[0]
+        off.append(np.abs(slopes[:2] - made.slopes[[0, 2]]).max())
+    assert np.mean(off) < 0.01, off
+
+
+def test_constant_and_repeated_channels_change_no_regression():
+    """One of two equal covariates is superfluous, as an indicator a category is; rounding gives a constant a spread."""
+    original, masked = records(100, 1)
+    rounded = 0.3 + np.arange(100) % 3 * 2.0**-54
+    more = [np.column_stack([each, each[:, 0], rounded]) for each in (original, masked)]
+    assert more[0][:, 4].std() > 0.0
+    plain, made = TimeRegression.fit(7, 1, 0.8, masked, original), TimeRegression.fit(7, 1, 0.8, more[1], more[0])
+    found = made.slopes, made.errors(more[1])
+    assert np.allclose([found[0][0] + found[0][3], found[0][2], found[0][4]], [*plain.slopes[[0, 2]], 0.0])
+    assert np.allclose(found[1], plain.errors(masked))
+    assert np.abs(np.concatenate([made.added, made.scaled])).max() < 3.0
 
 
 def cox(frame):

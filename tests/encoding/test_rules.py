@@ -230,6 +230,31 @@ def test_bounds_of_a_ratio_hold_and_no_divisor_is_zero():
     assert kept(fixed, cells).cells[0].tolist() == [60, 60, 1]
 
 
+@pytest.mark.parametrize("rule", ["0 <= a <= total", "0 <= a / total"])
+def test_a_divisor_of_zero_has_the_numerator_of_the_input(rule):
+    """Null where the input has nulls there, by exchanges with rows that lack a ratio; else as it was drawn."""
+    rng = np.random.default_rng(0)
+    total = rng.integers(1, 60, 900) * (rng.random(900) < 0.8)
+    unknown = (total == 0) | (rng.random(900) < 0.1)
+    table = pa.table({"a": pa.array(np.floor(total * rng.random(900)), mask=unknown), "total": total})
+    columns = {name: COLUMNS[name] for name in table.column_names}
+    book, cells, declared = book_of(table, columns, [rule])
+    gap, mixed = list(declared).index("a / total"), shuffled(cells)
+    result = kept(book, mixed)
+    none = np.isnan(result.cells[:, 0])
+    assert none[total_is_zero := result.cells[:, 1] == 0].all() and 0.05 < none[~total_is_zero].mean() < 0.15
+    np.testing.assert_array_equal(np.sort(result.cells[:, gap]), np.sort(mixed[:, gap]))
+    assert result.repaired.tolist() == [2 * np.count_nonzero((mixed[:, 1] == 0) & ~np.isnan(mixed[:, gap]))]
+    untouched = np.random.default_rng(2)
+    np.testing.assert_array_equal(book.keep(cells, cells, untouched).cells, cells)
+    assert untouched.random() == np.random.default_rng(2).random()  # nothing was drawn: other jobs keep their bytes
+    table = table.set_column(0, "a", pa.array(np.where(total == 0, 0.0, 1.0), mask=unknown & (np.arange(900) > 450)))
+    book, cells, _ = book_of(table, columns, [rule])
+    mixed = shuffled(cells)
+    none = np.isnan(mixed[:, gap])
+    np.testing.assert_array_equal(np.isnan(kept(book, mixed).cells[:, 0]), none)
+
+
 def test_an_end_beyond_its_bound_comes_nearer_to_its_begin():
     day = lambda text: dt.date.fromisoformat(text)  # noqa: E731
     table = pa.table({"begin": [day("2020-01-01"), day("2020-03-01")], "end": [day("2020-01-01"), day("2020-12-31")]})

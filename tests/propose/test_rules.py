@@ -81,6 +81,15 @@ def test_products_ratios_and_parts_are_found(tmp_path):
     assert "percent = 100 * tested / enrolled: holds in all rows with values, not where" in " ".join(
         text.replace("#", "").split()
     )
+    fell = after < before - 15
+    table = columns | {"change": pa.array(columns["change"], mask=fell), "after": pa.array(after, mask=after > 85)}
+    text = " ".join(_proposed_job(tmp_path, pa.table(table)).replace("#", "").split())
+    known = "change = (after - before) / before: holds in all rows with values"
+    assert f"{known}, not where one is null or the divisor is 0: there the result must be null;" in text
+    assert "the result is null in other rows, too (as below 0): there it must have a value" in text
+    table = columns | {"change": pa.array(columns["change"], mask=fell)}
+    text = " ".join(_proposed_job(tmp_path, pa.table(table)).replace("#", "").split())
+    assert f"{known}; the result is null" in text
     total = rng.integers(100, 900, 2_000)
     parts = {"seen": np.floor(total * rng.uniform(0.5, 1.0, 2_000)), "seen_total": total}
     assert texts(pa.table(parts)) == {"0 <= seen <= seen_total"}
@@ -104,6 +113,37 @@ def test_conditions_on_categories_are_asked_without_values():
     notes = " ".join(each.note for each in proposed(table, active=False))
     assert '"dose" is null for some values of "ward"' in notes and "pairs(ward, drug)" in notes
     assert "w0" not in notes and "x2" not in notes
+
+
+def test_conditions_beyond_a_value_are_asked_without_it():
+    rng = np.random.default_rng(8)
+    age, score, n = rng.integers(0, 95, 2_000), rng.gamma(4.0, 9.0, 2_000).round(1), rng.poisson(2.0, 2_000)
+    columns = {"age": age, "score": score, "n": n, "cost": np.where(n == 0, 0.0, rng.gamma(2.0, 9.0, 2_000).round(1))}
+    columns["income"] = np.where((age < 16) | (rng.random(2_000) < 0.3), 0.0, rng.gamma(2.0, 900.0, 2_000).round())
+    columns["finding"] = pa.array(rng.choice(["a", "b"], 2_000), mask=score < 20)
+    columns["pension"] = np.where(age > 64, rng.gamma(2.0, 700.0, 2_000).round() + 1, 0.0)
+    columns["old"] = np.where(rng.random(2_000) < 1 / (1 + np.exp(age / 3 - 22)), 0.0, rng.gamma(2.0, 9.0, 2_000))
+    notes = [each.note for each in proposed(pa.table(columns), active=False) if "VALUE" in each.note]
+    assert sorted(note.partition("name it: ")[2] for note in notes) == [
+        "if age < VALUE then income == 0",
+        "if age < VALUE then pension == 0",
+        "if score < VALUE then finding is null",
+    ]
+    above = {"minus": -score, "finding": columns["finding"]}
+    (note,) = (each.note for each in proposed(pa.table(above), active=False))
+    assert note.endswith("if minus > VALUE then finding is null") and not {"20", "16", "64"} & set(note.split())
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_value_is_asked_for_where_chance_rules(seed):
+    rng = np.random.default_rng(seed)
+    rows = int(rng.integers(200, 3_000))
+    shares = {f"x{at}": share for at, share in enumerate([0.1, 0.5, 0.97])}
+    zeros = {name: np.where(rng.random(rows) < share, 0, rng.integers(1, 90, rows)) for name, share in shares.items()}
+    nulls = {f"y{at}": pa.array(rng.normal(size=rows), mask=zeros[f"x{at}"] == 0) for at in range(3)}
+    numbers = {"age": rng.integers(0, 90, rows), "score": rng.normal(size=rows), "n": rng.poisson(2.0, rows)}
+    assert not [each.note for each in proposed(pa.table(numbers | zeros), active=False) if "VALUE" in each.note]
+    assert not [each.note for each in proposed(pa.table(numbers | nulls), active=False) if "VALUE" in each.note]
 
 
 def test_sums_of_many_columns_with_small_multiples_are_found():

@@ -14,6 +14,7 @@ import pytest
 from anonpipe import cli, display, errors
 from anonpipe.errors import GateError
 from anonpipe.evaluate.utility import auc
+from anonpipe.job.wide import TIMES
 from anonpipe.verify.catalogue import KINDS, held, kind_of
 from anonpipe.verify.words import remedies
 from tests import runs, small
@@ -52,6 +53,15 @@ def test_failed_gates_have_a_remedy(key, name, words):
     assert told(key, measured=0.1, **about) == ()
     (worst,) = remedies((held(key, 1.0, 0.5, columns=("visits",), about=about),))
     assert worst.startswith(f"{name}, most in column 'visits': ")
+
+
+@pytest.mark.parametrize("key", ["covariance", "covariance.stratum"])
+def test_times_of_units_are_told_as_the_order_of_rows(key):
+    """A job has no such column, of which categories could be joined."""
+    (line,) = remedies((held(key, 1.0, 0.5, columns=("invited (row 2)", TIMES)),), ("local_synthesis",))
+    assert "release.order" in line and "join rare categories" not in line
+    (other,) = remedies((held(key, 1.0, 0.5, columns=("invited (row 2)", "sex")),), ("local_synthesis",))
+    assert "join rare categories" in other and "release.order" not in other
 
 
 @pytest.mark.parametrize("key", ["risk.membership_auc", "risk.attribute_inference"])
