@@ -133,8 +133,8 @@ def test_a_group_whose_moments_are_lost_publishes_nothing(tmp_path, table, monke
 def test_a_group_under_k_publishes_nothing(tmp_path, table, monkeypatch):
     whole = _local_synthesis.group_rows
 
-    def leaky(part, *, params, place):
-        made = whole(part, params=params, place=place)
+    def leaky(part, *, params, place, original, categories):
+        made = whole(part, params=params, place=place, original=original, categories=categories)
         if place == 0:
             made[:3, -1] = len(params.sizes) - 1  # three records that the last group is made of
         return made

@@ -32,10 +32,10 @@ _NUMBERS_TRIED = range(2, 11)
 _IDLE = 2
 _SHAPES_TRIED = ("full", "vev")  # Shapes tried where none is asked for
 
-# Records of a group of some categories of a component: at least so many times k, so many, and so many in the sample; and
-# all groups together have about so many covariances, as one part holds those of all
-_TIMES_K, _LEAST, _SAMPLED, _COVARIANCES = 10, 500, 100, 4e6
-_CLEARLY = 2.0  # Covariances of its groups differ so much more than by chance where a component is divided
+# Least records of a part of a component: so many times k, so many, and so many in the sample
+_TIMES_K, _LEAST, _SAMPLED = 10, 400, 50
+_COVARIANCES = 4e6  # Numbers in the covariances of all groups: their records are as large that there are hardly more
+_CLEARLY = 6.0  # Covariances of parts differ more than by chance, by so many of its roots (some 3 standard deviations)
 
 _OUTWARD = 2.0  # Reach of `spread` beyond the outermost values, in units of that inward
 
@@ -63,7 +63,7 @@ class View:
 class Divisions:
     """How records of large components are divided by their categories: nodes are components first, then their parts."""
 
-    # What is related to what differs between categories, of which a component keeps no more than the covariances of all.
+    # Covariances that differ by category are lost within a component, and with them what models with interactions find.
     attributes: IntArray  # The attribute by which a node is divided, -1 for none, shape (n_nodes,)
     children: IntArray  # The node that each category goes to, shape (n_nodes, n_categories)
     components: IntArray  # The component of each node, shape (n_nodes,)
@@ -83,12 +83,10 @@ class Divisions:
         """The category in each attribute that all records of a node have, -1 for several, (n_nodes, n_attributes)."""
         found = np.full((len(self.attributes), attributes), -1)
         for node in np.flatnonzero(self.attributes >= 0).tolist():
-            at, (parts, first, many) = (
-                self.attributes[node],
-                np.unique(self.children[node], return_index=True, return_counts=True),
-            )
+            codes = np.flatnonzero(self.children[node])
+            parts, first, many = np.unique(self.children[node, codes], return_index=True, return_counts=True)
             found[parts] = found[node]
-            found[parts[many == 1], at] = first[many == 1]
+            found[parts, self.attributes[node]] = np.where(many == 1, first, -1)
         return found
 
     def without(self, components: BoolArray) -> Divisions:
@@ -122,14 +120,14 @@ def divide(sample: DrawnSample, labels: IntArray, components: int, starts: IntAr
 
 
 def _best_division(seen: FloatArray, codes: IntArray, sizes: IntArray, least: float) -> tuple[int, IntArray] | None:
-    """The attribute, and the part of each of its categories; None where no attribute clearly tells covariances apart."""
+    """The attribute, and the part of each category; None where covariances clearly differ by none."""
     best, gain = None, 0.0
     for at, size in enumerate(sizes if len(seen) >= 2 * least else ()):
         parts = _parts(np.bincount(codes[:, at], minlength=size), least)
         if parts.any():
             others = np.delete(seen, seen.shape[1] - len(sizes) + at, axis=1)
             differences, chance = _differences(others, parts[codes[:, at]], len(sizes) - 1)
-            if differences > _CLEARLY * chance and differences - chance > gain:
+            if differences - chance > max(_CLEARLY * math.sqrt(chance), gain):
                 best, gain = (at, parts), differences - chance
     return best
 
@@ -415,7 +413,7 @@ class LocalSynthesisOptions(ScopedMaskOptions):
     (null: 2 to 10 by BIC), their `shape` (null: full or vev by BIC) and `tails`
     (t: for outliers) say which mixture; `variance_share` below 1 fits it to so many principal components of the
     numbers; `classes` are the latent classes of the categories (null: by BIC);
-    `iterations` are the most passes over the sample for the fit.
+    `iterations` are the most passes over the sample for the fit. Components of many records are divided by categories.
     """
 
     method: Literal["local_synthesis"]
@@ -446,6 +444,9 @@ def local_synthesis(
     drawn from the normal law, whatever the tails, the categories given the new numbers by latent classes; then an
     affine map a group gives numbers and dummies of categories together the mean and the covariance of the group's
     records, whatever the `variance_share`.
+
+    Where covariances differ by category, components are divided by it, again and again, while parts have 400 records,
+    10 k and 50 of the sample: the paper's groups grow with the table, and what differs within them is lost.
 
     The authors use the latent classes as they are; what categories have to do with each other and with the numbers is
     then right as far as the model is. The map that follows here makes it exactly right, before decoding, and changes
