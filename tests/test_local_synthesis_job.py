@@ -140,7 +140,9 @@ def test_a_group_under_k_publishes_nothing(tmp_path, table, monkeypatch):
         return made
 
     monkeypatch.setattr(_local_synthesis, "group_rows", leaky)
-    monkeypatch.setattr(_local_synthesis.MixtureGroups, "sizes", property(lambda self: np.append(self.counts, 3)))
+    groups = _local_synthesis.MixtureGroups
+    monkeypatch.setattr(groups, "sizes", property(lambda self: np.append(self.counts, 3)))
+    monkeypatch.setattr(groups, "known", property(lambda self: np.full((len(self.sizes), 9), -1)))
     outcome = small.run(job_of(tmp_path, table))
     assert outcome.version is None and "smallest group" in failed(outcome)
 

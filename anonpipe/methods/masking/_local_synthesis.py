@@ -195,6 +195,13 @@ class MixtureGroups:
         assert self.counts is not None
         return np.bincount(self.divisions.components, self.counts, self.mixture.n_groups).astype(np.int64)
 
+    @property
+    def known(self) -> IntArray:
+        """Categories that all records of a group have, -1 for several, shape (n_groups, n_attributes)."""
+        assert self.counts is not None
+        attributes = 0 if self.classes is None else len(self.classes.starts) - 1
+        return self.divisions.categories(attributes)[self.counts > 0]
+
     def counted(self, counts: IntArray, whole: BoolArray) -> MixtureGroups:
         """With these counts of nodes, and some components undivided, shape (n_components,)."""
         nodes, components = self.divisions.components, len(whole)
@@ -400,7 +407,7 @@ class Drawing:
 
     view: View  # What the latent classes see of the numbers
     classes: latent.LatentClasses | None  # Of the categories; None without categories
-    known: IntArray  # Categories that all records of a group have, -1 for several, shape (n_groups, n_attributes)
+    known: IntArray  # See `MixtureGroups.known`
     records: mixtures.GroupStatistics  # Statistics of the groups that are to be kept
     maps: mixtures.AffineMaps  # From the present draws to these
 
@@ -511,11 +518,8 @@ def _count_both(part: FloatArray, *, params: MixtureGroups, original: FloatArray
 
 def _first_maps(counted: RecordsAndDraws, *, params: MixtureGroups) -> Drawing:
     """The maps that make normal records of the draws."""
-    assert params.counts is not None
-    attributes = 0 if params.classes is None else len(params.classes.starts) - 1
-    known = params.divisions.categories(attributes)[params.counts > 0]
     maps = mixtures.affine_maps(counted.records, counted.draws)
-    return Drawing(params.view, params.classes, known, counted.records, maps)
+    return Drawing(params.view, params.classes, params.known, counted.records, maps)
 
 
 def _mapped(part: FloatArray, maps: mixtures.AffineMaps) -> tuple[FloatArray, IntArray]:
