@@ -139,17 +139,14 @@ class GroupSpread:
     (width, width).
     """
 
-    # n, mean: number and mean of all records
-    n: int
-    mean: FloatArray
+    n: int  # Number of all records
+    mean: FloatArray  # Mean of all records
     within: FloatArray  # Sum of W
     noise: FloatArray  # Sum of (W_jj W_hh + W_jh²) / n
-    # square, product: sums of u_j² W_hh and of u_j u_h W_jh
-    square: FloatArray
-    product: FloatArray
-    # linear, mixed: sums of u_j W_hh and of u_j W_jh; only needed to merge
-    linear: FloatArray
-    mixed: FloatArray
+    square: FloatArray  # Sum of u_j² W_hh
+    product: FloatArray  # Sum of u_j u_h W_jh
+    linear: FloatArray  # Sum of u_j W_hh; only needed to merge
+    mixed: FloatArray  # Sum of u_j W_jh; likewise
     largest: FloatArray  # Largest (√(W_jj W_hh) + |W_jh|) / 2n of a group: see `form_eigenvalue`
 
     @classmethod

@@ -400,9 +400,8 @@ class Outermost:
 
     most: int  # How many from either end
     counts: IntArray  # Numbers at each place, shape (n_places,)
-    # places, values: those that are kept: values ascend inside ascending places
-    places: IntArray
-    values: FloatArray
+    places: IntArray  # Of each number that is kept, ascending
+    values: FloatArray  # Ascending at each place
 
     @classmethod
     def of(cls, values: FloatArray, places: IntArray, size: int, most: int) -> Outermost:

@@ -52,9 +52,8 @@ class Radix:
     level: int  # Low bits of the keys that are not looked at; 63 at the most
     places: IntArray  # Of each bin, shape (n_bins,)
     counts: IntArray  # Numbers in it
-    # low, high: the smallest and largest key in it: the same for one value
-    low: Keys
-    high: Keys
+    low: Keys  # The smallest key in it
+    high: Keys  # The largest; the same for one value
     at_low: IntArray  # Numbers that have the smallest
     sums: Keys  # Of the keys, modulo 2^64
 

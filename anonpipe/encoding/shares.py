@@ -67,9 +67,8 @@ class Demand:
     codes: tuple[IntArray, ...]
     mass: tuple[FloatArray, ...]
     rows: IntArray  # Records of each part, shape (n_parts,)
-    # original, masked: moments of the features, and of the masked ones
-    original: Moments
-    masked: Moments
+    original: Moments  # Of the features
+    masked: Moments  # Of the masked ones
     of_values: Moments | None = None  # Of the masked ones, mean scores of values in place of scores; None without
 
     def merge(self, other: Demand) -> Demand:

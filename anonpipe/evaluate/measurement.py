@@ -44,9 +44,8 @@ class Curve:
     title: str
     x_title: str
     y_title: str
-    # x, y: points of the release; of equal length
-    x: tuple[float, ...]
-    y: tuple[float, ...]
+    x: tuple[float, ...]  # Points of the release
+    y: tuple[float, ...]  # Of equal length
     baseline: tuple[float, ...] = ()  # y of the reference at the same x; empty for none
 
 
@@ -60,11 +59,9 @@ class Measurement:
     unit: str  # Such as `share` (0 to 1), `sd`, `bits`; empty for a plain number
     better: Better  # Which direction is better for what it measures: less risk, or less harm to analyses
     source: str  # Paper, section and equation, or the tool's documentation
-    # records, of: records that it was measured on, and that there are. Equal: no sample.
-    records: int
-    of: int
-    # low, high: ends of its 95 % interval; None where the value is exact
-    low: float | None = None
+    records: int  # Records that it was measured on
+    of: int  # Records that there are; equal to `records`: no sample
+    low: float | None = None  # Ends of its 95 % interval; None where the value is exact
     high: float | None = None
     # baseline, baseline_is: the same figure without the release's fault or merit (chance, the original against itself,
     # a hold-out), and what it is; None for none
@@ -216,10 +213,7 @@ class Share(NamedTuple):
 
 
 def wilson(successes: float, trials: float) -> tuple[float, float]:
-    """Wilson's 95 % interval of a share; (0, 1) for no trial.
-
-    Wilson (1927), doi:10.1080/01621459.1927.10502953.
-    """
+    """Wilson's 95 % interval of a share; (0, 1) for no trial. Wilson (1927), doi:10.1080/01621459.1927.10502953."""
     if trials <= 0:
         return 0.0, 1.0
     share, square = successes / trials, _NORMAL * _NORMAL
@@ -292,10 +286,7 @@ def beyond(share: float, interval: Ends, baseline: float) -> tuple[float, Ends]:
 
 
 def difference(first: tuple[int, int], second: tuple[int, int]) -> tuple[float, float]:
-    """95 % interval of the difference of two independent shares, from Wilson's of each.
-
-    Newcombe (1998), Statistics in Medicine 17:873-890, method 10.
-    """
+    """95 % interval of the difference of two independent shares (Newcombe 1998, Stat. Med. 17:873-890, method 10)."""
     (p, (low, high)), (q, (least, most)) = ((hits / n, wilson(hits, n)) for hits, n in (first, second))
     return p - q - math.sqrt((p - low) ** 2 + (most - q) ** 2), p - q + math.sqrt((q - least) ** 2 + (high - p) ** 2)
 

@@ -200,9 +200,8 @@ class Statistics:
     sums: FloatArray  # Sums of z u (x - centre), shape (n_groups, width)
     # Sums of z u (x - centre)(x - centre)', shape (n_groups, width, width), or (n_groups, 1, width): their diagonals
     scatters: FloatArray
-    # centres, degrees: means, shape (n_groups, width), and degrees of freedom, shape (n_groups,), of that mixture
-    centres: FloatArray
-    degrees: FloatArray
+    centres: FloatArray  # Means of that mixture, shape (n_groups, width)
+    degrees: FloatArray  # Its degrees of freedom, shape (n_groups,)
 
 
 def e_step(features: FloatArray, mixture: Mixture) -> Statistics:
@@ -574,12 +573,10 @@ class Movable:
     """Records that may move into groups under k, and what that costs; one entry for a record and a group."""
 
     costs: FloatArray  # Log(weight · density) in the record's own group less that in the new one
-    # targets, donors: the new group and the record's own
-    targets: IntArray
-    donors: IntArray
-    # sources, rows: the partition and the record's number in it
-    sources: IntArray
-    rows: IntArray
+    targets: IntArray  # The new group
+    donors: IntArray  # The record's own group
+    sources: IntArray  # The partition
+    rows: IntArray  # The record's number in it
     # Entries kept for each pair of target and donor, shape (n_groups,), by donor: what it can spare, but not more than
     # is lacking in all
     most: IntArray
@@ -637,12 +634,10 @@ def movable(
 class Moves:
     """Records that change their group, shape (n_moves,) each."""
 
-    # sources, rows: the partition and the record's number in it
-    sources: IntArray
-    rows: IntArray
-    # targets, donors: the new group and the old one
-    targets: IntArray
-    donors: IntArray
+    sources: IntArray  # The partition
+    rows: IntArray  # The record's number in it
+    targets: IntArray  # The new group
+    donors: IntArray  # The old one
 
     def applied(self, labels: IntArray, source: int = 0) -> IntArray:
         """The labels of a partition after its own moves."""
@@ -762,9 +757,8 @@ def group_statistics(features: FloatArray, labels: IntArray, groups: int) -> Gro
 class AffineMaps:
     """For each group g the map of its draws z: targets_g + matrices_g (z - origins_g)."""
 
-    # origins, targets: means of the draws and of the records, shape (n_groups, width)
-    origins: FloatArray
-    targets: FloatArray
+    origins: FloatArray  # Means of the draws, shape (n_groups, width)
+    targets: FloatArray  # Means of the records, likewise
     matrices: FloatArray  # Shape (n_groups, width, width)
     ranks: IntArray  # Rank of each group's scatter, shape (n_groups,)
     # Groups whose records hardly vary in some direction, as where all but two have zeros, shape (n_groups,): draws that

@@ -23,9 +23,8 @@ class UnitSets:
     """
 
     most: int  # Units of a place that are kept
-    # places, units: pairs, each once, in ascending order, shape (n,)
-    places: IntArray
-    units: Units
+    places: IntArray  # Of pairs in ascending order, each once, the place, shape (n,)
+    units: Units  # The unit, shape (n,)
 
     @classmethod
     def of(cls, places: IntArray, units: Units, most: int) -> UnitSets:

@@ -19,9 +19,8 @@ class Tree:
     """Splits along principal directions; node 0 is the root, a tree of one leaf has no nodes."""
 
     directions: FloatArray  # Unit vector of each node, shape (n_nodes, width)
-    # thresholds, key_thresholds: A record goes left where (projection, key) is less, in this order, shapes (n_nodes,)
-    thresholds: FloatArray
-    key_thresholds: KeyArray
+    thresholds: FloatArray  # A record goes left where (projection, key) is less, in this order, shape (n_nodes,)
+    key_thresholds: KeyArray  # Likewise
     children: IntArray  # Left and right child, shape (n_nodes, 2): a node, or -1 - leaf
 
     @property
@@ -60,10 +59,7 @@ def fit_tree(sample_features: FloatArray, sample_keys: KeyArray, leaves: int) ->
 def _grow(
     tree: Tree, node: int, features: FloatArray, keys: KeyArray, rows: IntArray, leaves: int, first_leaf: int
 ) -> int:
-    """Fill in the subtree of `rows` from `node` on, a node before those below; the number by which its parent names it.
-
-    A subtree of L leaves takes L - 1 nodes.
-    """
+    """Fill in a subtree of L leaves, L - 1 nodes from `node` on; the number by which its parent names it."""
     if leaves == 1:
         return -1 - first_leaf
     direction = principal_direction(features, rows, False)

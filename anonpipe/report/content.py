@@ -360,9 +360,8 @@ class Report(Part):
     analyses: tuple[AnalysisPart, ...] = ()
     not_checked: tuple[Unchecked, ...] = ()  # What was not
     files: tuple[FileLine, ...] = ()  # What was released; empty where nothing was
-    # warnings, notes: for the steward only
-    warnings: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()  # For the steward only
+    notes: tuple[str, ...] = ()  # For the steward only
 
     @model_validator(mode="after")
     def _nothing_disclosed(self) -> Report:

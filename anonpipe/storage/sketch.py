@@ -30,9 +30,8 @@ class Sketch:
     """Distinct contents of a table, by keyed numbers."""
 
     level: int  # Leading zero bits of all numbers, at least
-    # numbers, counts: the contents, ascending, and the records of each; shapes (n,)
-    numbers: HashArray
-    counts: IntArray
+    numbers: HashArray  # The contents, ascending, shape (n,)
+    counts: IntArray  # The records of each, shape (n,)
     most: int  # Largest number of contents; above it the level rises
 
     @classmethod

@@ -77,9 +77,8 @@ class CheckKind:
     """What is checked."""
 
     key: str  # Stable between versions; other programs may rely on it
-    # title, on: the check in words, and the rows or bytes that it was measured on
-    title: Words
-    on: Words
+    title: Words  # The check in words
+    on: Words  # The rows or bytes that it was measured on
     audience: Audience  # Who may see the figure; the others see the outcome
     unit: str = ""  # Of measured value and limit, where a check has no other
     scope: Scope = Scope.TABLE  # What the figure is the worst of
@@ -586,13 +585,11 @@ class Check:
 
     key: str  # Which; its record is in `catalogue.KINDS`
     outcome: Outcome  # Passed, failed, not checked, or measured while the job sets no limit
-    # measured, limit: none where it was not measured, and for no limit
-    measured: float | None = None
-    limit: float | None = None
+    measured: float | None = None  # None where it was not measured
+    limit: float | None = None  # None for no limit
     unit: str = ""  # Of both
-    # records, of: records that the figure rests on, and that there are; None where that is not known
-    records: int | None = None
-    of: int | None = None
+    records: int | None = None  # Records that the figure rests on; None where that is not known
+    of: int | None = None  # Records that there are, likewise
     columns: tuple[str, ...] = ()  # What it is the figure of: the column, or pair, nearest to its limit; empty for none
     compared: int | None = None  # Columns among which that is the worst; None where that is not known
     # What else its words name: column names, k, numbers of files. No value of the data.

@@ -30,9 +30,8 @@ class Variable:
     column: str  # Name of the table's column
     position: int  # Its position among the cells
     category: int | None  # The category's position that the variable indicates, or None for a number
-    # mean, sd: of the original column (for an indicator, of the indicator); where the release's are known, these
-    mean: float
-    sd: float
+    mean: float  # Of the original column or indicator; where the release's are known, these
+    sd: float  # Likewise
     synthesized: bool  # Whether the column's values are replaced
     # offset, least: of a column that is masked by its logarithm, what is added before it is taken, and the lower bound;
     # the variable is the logarithm. None, 0 for others. Only values that have no logarithm count as the lower bound:

@@ -142,9 +142,8 @@ def _measured(
 class _NumberColumns:
     """A column of numbers that has a figure: without nulls, and spread inside its steps."""
 
-    # a, b: original and released, in the standard deviation of the original and from its mean, shape (n,)
-    a: FloatArray
-    b: FloatArray
+    a: FloatArray  # Original, from its mean, in its standard deviation, shape (n,)
+    b: FloatArray  # Released, on the same scale
     plain: FloatArray  # The original before it was spread, in the same scale
     neighbours: int  # As asked for
 

@@ -191,11 +191,9 @@ class Excess:
     # Probability of so large a statistic, or of a smaller one, where the true excess is no more than the margin. Large
     # is good.
     p: float
-    # low, high: ends of an interval of 95 % or more of the true excess
-    low: float
+    low: float  # Ends of an interval of 95 % or more of the true excess
     high: float
-    # median, reference_median: of the measure
-    median: float
+    median: float  # Of the measure
     reference_median: float
     curve: Curve  # Cumulative shares
 

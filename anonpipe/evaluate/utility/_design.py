@@ -150,9 +150,8 @@ class Design:
 
     response: FloatArray  # Shape (n_rows,); 0 and 1 for logistic models, times for Cox models
     predictors: FloatArray  # Shape (n_rows, n_coefficients)
-    # names, terms: of each coefficient its name, and the part of the formula it is from
-    names: tuple[str, ...]
-    terms: tuple[str, ...]
+    names: tuple[str, ...]  # Of the coefficients
+    terms: tuple[str, ...]  # Of each the part of the formula that it is from
     events: npt.NDArray[np.bool_] | None  # Whether the time is that of an event, shape (n_rows,); for Cox models
     left_out: int  # Records of the subset that are not used, for nulls
     # Whether a function of the formula keeps what it has seen of the table that was coded first, such as means

@@ -121,9 +121,8 @@ class CoefficientChange:
 class CoefficientShares:
     """How many of the coefficients changed; intercepts are not among them."""
 
-    # coefficients, significant: of the originals, and those of them that are significant
-    coefficients: int
-    significant: int
+    coefficients: int  # Of the originals
+    significant: int  # Those of them that are significant
     # Shares of the coefficients (of direction: of the significant ones) and mean overlap of intervals; NaN for none
     changed_significance: float
     changed_direction: float
@@ -137,8 +136,7 @@ class ModelComparison:
     """One analysis of both tables."""
 
     analysis: Analysis  # Which
-    # original, released: the two fits. Where the original has none, there is nothing to compare.
-    original: ModelFit
+    original: ModelFit  # Where this one has no fit, there is nothing to compare
     released: ModelFit
     # Those that the original determines, in the formula's order, the intercept among them
     coefficients: tuple[CoefficientChange, ...]
@@ -507,9 +505,8 @@ _MOVING = 0.05  # Part of the largest change that a coefficient has in a directi
 class Solution(NamedTuple):
     """A fitted model."""
 
-    # coefficients, errors: estimates and standard errors, shape (n_coefficients,); NaN where not determined
-    coefficients: FloatArray
-    errors: FloatArray
+    coefficients: FloatArray  # Estimates, shape (n_coefficients,); NaN where not determined
+    errors: FloatArray  # Their standard errors, likewise
     degrees: float  # Degrees of freedom of Student's distribution of the estimates; inf for the normal one
 
 

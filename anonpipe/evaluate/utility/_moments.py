@@ -32,9 +32,8 @@ LEAST = 1e-3  # Default size below which an original term, on its own scale, cou
 class ChangeSummary:
     """Sizes of relative changes in per cent, over all terms that can be compared."""
 
-    # mean, median: NaN where no term can be compared
-    mean: float
-    median: float
+    mean: float  # NaN where no term can be compared
+    median: float  # Likewise
     terms: int  # Terms in them
     # Terms that the original does not have, or that are so near zero there that a ratio to them says nothing
     left_out: int

@@ -59,14 +59,11 @@ class Distribution:
     # last are None, as outer bins are open. Empty for categories.
     edges: tuple[float | None, ...]
     labels: tuple[str, ...]  # Categories; the last may be ``(other)``. Empty for numbers and dates.
-    # original, released: counts by bin or category; empty where there are too few records
-    original: tuple[int, ...]
-    released: tuple[int, ...]
-    # original_records, released_records: values and nulls
-    original_records: int
-    released_records: int
-    # original_nulls, released_nulls: none in the original where some, but fewer than k, are null
-    original_nulls: int | None
+    original: tuple[int, ...]  # Counts by bin or category; empty where there are too few records
+    released: tuple[int, ...]  # Likewise
+    original_records: int  # Values and nulls
+    released_records: int  # Likewise
+    original_nulls: int | None  # None where some, but fewer than k, are null
     released_nulls: int
     note: str = ""  # Why there are no bins
 
@@ -221,14 +218,12 @@ _MOST_PANELS = 24  # Groups of an endpoint that are drawn
 class SurvivalPanel:
     """Both curves of all records, or of a group."""
 
-    # column, group: which; empty for all records
-    column: str
-    group: str
+    column: str  # Which; empty for all records
+    group: str  # Likewise
     # At which both curves are shown, the first being 0: multiples of a round step, between which k events lie
     times: tuple[float, ...]
-    # original, released: share that survives each; with competing events, share that had the event before
-    original: tuple[float, ...]
-    released: tuple[float, ...]
+    original: tuple[float, ...]  # Share that survives each time; with competing events, share that had the event before
+    released: tuple[float, ...]  # Likewise
     records: int  # Original ones, as they may be shown
 
 

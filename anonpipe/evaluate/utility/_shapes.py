@@ -84,9 +84,8 @@ class Places:
     """A column, or a pair of columns, of both tables as places in one list of values or cells."""
 
     name: str  # Of the column or pair
-    # old, new: place of each record; -1 for what is left out
-    old: IntArray
-    new: IntArray
+    old: IntArray  # Place of each original record; -1 for what is left out
+    new: IntArray  # Of each released record, likewise
     cells: int  # How many there are
     ordered: bool  # Whether the places have an order: distribution functions are compared, and else shares
 

@@ -151,9 +151,8 @@ def _class_figures(order: IntArray, starts: IntArray, classes: IntArray, shares:
 class ClassDisclosure:
     """How far the classes inside groups tell the class of a record."""
 
-    # n_rows, n_groups: number of records and of groups
-    n_rows: int
-    n_groups: int
+    n_rows: int  # Number of records
+    n_groups: int  # Number of groups
     # Mean over groups of the chi-square of their class counts against the table's shares (Li and Sarkar 2013, eq. 13).
     chi_square: float
     # mean_divergence, largest_divergence: jensen-Shannon divergence (base 2, 0 to 1) of a group from the whole table:

@@ -1,7 +1,4 @@
-"""Rounds of MDAV and its relatives, and what they do with the last records.
-
-Ties go to the lower row number, of groups to the one formed earlier.
-"""
+"""Rounds of MDAV and its relatives; ties go to the lower row number, of groups to the one formed earlier."""
 
 from __future__ import annotations
 

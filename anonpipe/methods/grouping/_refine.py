@@ -395,9 +395,8 @@ class SearchGroups(NamedTuple):
     x: FloatArray  # Points, shape (n, width)
     home: IntArray  # Group of each record, shape (n,)
     place: IntArray  # Where a record stands among the members of its group, shape (n,)
-    # sizes, centroids: of each group, shapes (n_groups,) and (n_groups, width). Size 0: an unused number.
-    sizes: IntArray
-    centroids: FloatArray
+    sizes: IntArray  # Of each group, shape (n_groups,); 0 for an unused number
+    centroids: FloatArray  # Of each group, shape (n_groups, width)
     members: IntArray  # Records of group g: `members[g, : sizes[g]]`, shape (n_groups, 2k - 1)
     reach: FloatArray  # Distance of each record to its centroid, shape (n,)
     radius: FloatArray  # Largest reach in each group, shape (n_groups,)

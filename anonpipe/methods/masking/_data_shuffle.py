@@ -28,9 +28,8 @@ from anonpipe.types import FloatArray, IntArray
 class Copula:
     """The normal law that draws are from, given the kept columns."""
 
-    # kept, shuffled: column numbers
-    kept: IntArray
-    shuffled: IntArray
+    kept: IntArray  # Column numbers
+    shuffled: IntArray  # Likewise
     slopes: FloatArray  # Of the shuffled on the kept columns' normal scores, shape (kept, shuffled)
     factor: FloatArray  # Transposed factor of what is left of the correlation, shape (shuffled, shuffled)
 

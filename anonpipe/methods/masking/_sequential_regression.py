@@ -37,9 +37,8 @@ class Logit:
     # that a maximum exists where predictors tell categories apart
     penalty: float
     precision: FloatArray  # Minus the second derivatives at the coefficients, in the order of `coefficients.T.ravel()`
-    # trusted, reached: the best coefficients so far, and their penalised log-likelihood
-    trusted: FloatArray
-    reached: float = -np.inf
+    trusted: FloatArray  # The best coefficients so far
+    reached: float = -np.inf  # Their penalised log-likelihood
     done: bool = False  # Whether the gradient is small enough
 
     @classmethod

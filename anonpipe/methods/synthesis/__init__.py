@@ -43,10 +43,7 @@ def synthesize(
     rng: np.random.Generator,
     **options: Any,
 ) -> npt.NDArray[Value]:
-    """Replace the records of all groups by a method of `METHODS`, after checking its input.
-
-    Shapes: features (n_rows, width).
-    """
+    """Replace the records of all groups, shape (n_rows, width), by a method of `METHODS`, after checking the input."""
     if method not in METHODS:
         raise JobError(f"unknown synthesizer {method!r}; known are: {', '.join(METHODS)}")
     entry = METHODS[method]
