@@ -92,8 +92,7 @@ class SettingResult:
     figures: Mapping[str, MeanFigure]  # By name of the measure; those without a value in some trial are left out
     failed: Mapping[str, str]  # Gates that failed in some trial, each with what was first measured
     problem: str | None  # Why there is nothing to measure; None where there is
-    # Whether that is an error, and not what the setting asks of the input: it is tried again the next time
-    unforeseen: bool
+    unforeseen: bool  # Whether that is an error, not what the setting asks of the input: it is tried again next time
     seconds: float  # Mean time of a trial
 
     @property

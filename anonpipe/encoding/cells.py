@@ -184,8 +184,7 @@ class Tally:
     n: FloatArray
     mean: FloatArray
     m2: FloatArray
-    # Of each column carried as codes, by position, the records of each code, nulls last. None where not known.
-    codes: dict[int, IntArray]
+    codes: dict[int, IntArray]  # By position of a column carried as codes the records of each code, nulls last
 
     @classmethod
     def of(cls, cells: FloatArray, encoder: ColumnEncoder) -> Self:

@@ -513,8 +513,7 @@ class ClassColumn:
 
     name: str  # The column
     position: int  # Where it stands among the cells
-    # Share of each of its codes in the whole table (nulls are a class of their own, the last), shape (n_classes,)
-    shares: FloatArray
+    shares: FloatArray  # Of each of its codes in the whole table, nulls being the last, shape (n_classes,)
 
     def codes(self, cells: FloatArray) -> IntArray:
         """Class of each record, shape (n_rows,)."""

@@ -202,8 +202,7 @@ class Quantiles:
     edges: IntArray  # Ranks at which pieces begin, and the number of records, shape (n_pieces + 1,)
     centres: FloatArray  # The mean of each piece: the value of an atom
     halves: FloatArray  # Half the length of each: a straight one rises from centre - half to centre + half; 0 for atoms
-    # How far top and bottom coding, and joining few records to an atom, move the mean of the values inside the bounds
-    coded: float
+    coded: float  # How far top and bottom coding, and joining few records to an atom, move the mean inside the bounds
     clipped: float  # How far the bounds move the mean of all values
     # `BEND`, or 0 for straight pieces. Values that lie evenly, such as days in years, would else come back as they
     # were: means of neighbours are neighbours. An irrational part of a piece's length is none of their distances.

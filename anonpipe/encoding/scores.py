@@ -33,8 +33,7 @@ class Ranks:
     at_low: FloatArray  # Values that are the smallest of each bin
     low: FloatArray  # The smallest of each
     high: FloatArray  # The largest of each
-    # The scores of the bins of a survival time, ascending; None for normal scores. See `log_hazards`.
-    hazards: FloatArray | None = None
+    hazards: FloatArray | None = None  # Scores of the bins of a survival time, ascending; else None. See `log_hazards`
     unit: float = 1.0  # Of these scores, in log cumulative hazards
 
     @classmethod
@@ -167,8 +166,7 @@ class ScoredColumn:
     position: int  # Where it stands among the cells
     grid: Grid  # The values that may be released
     status: int | None  # Where the survival status stands by which a survival time is ranked; None for none
-    # The class of records that are ranked together, of each stratum and code of the status, shape (n_strata, n_codes)
-    classes: IntArray
+    classes: IntArray  # Those ranked together, by stratum and code of the status, shape (n_strata, n_codes)
     ranks: tuple[Ranks, ...]  # Of each class
     quantiles: tuple[Quantiles, ...]  # Likewise
     outliers: int = (

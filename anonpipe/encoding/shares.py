@@ -89,8 +89,7 @@ class Shares:
     # The covariance to release less that of the masked features: the original's where none is promised, with small
     # cells as they were drawn; None where the covariance is released as it comes out
     residual: FloatArray | None
-    # Records that small cells add to each two dummies together; None where none were drawn
-    drawn: FloatArray | None = None
+    drawn: FloatArray | None = None  # Records that small cells add to each two dummies; None where none were drawn
     values: ScoreMap | None = None  # The map of the scores; None without scores
 
 
@@ -210,8 +209,7 @@ def _mass(block: NumberBlock | CategoryBlock, categories: int, masked: FloatArra
     return np.append(np.bincount(nearest, minlength=categories) * (1.0 - nulls / rows), nulls)
 
 
-# What lies on disk between counting and decoding
-RECORDS: tuple[type, ...] = (Demand, Shares, Moments, ScoreMap, TimeRegression)
+RECORDS: tuple[type, ...] = (Demand, Shares, Moments, ScoreMap, TimeRegression)  # On disk between counting and decoding
 
 
 # --- Counts rounded at random to multiples of a base, always the same way ---------------------------------------------

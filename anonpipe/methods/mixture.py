@@ -39,8 +39,7 @@ def smoothed(weights: FloatArray, least: float) -> FloatArray:
         return weights
     shift = (least - smallest) / (1.0 - least * len(weights))
     lifted: FloatArray = (weights + shift) / (1.0 + len(weights) * shift)
-    # The smallest is `least` but for rounding, which must not leave it below.
-    return np.maximum(lifted, least)
+    return np.maximum(lifted, least)  # The smallest is `least` but for rounding, which must not leave it below
 
 
 def least_weight(k: int, n_rows: int, parts: int, called: str) -> float:
@@ -369,8 +368,7 @@ def _join_groups(counts: FloatArray, means: FloatArray, scatters: FloatArray, pr
     return levels
 
 
-# Records of unit covariance added to each scatter: groups of fewer records than columns have no determinant else
-_PRIOR_ROWS = 0.1
+_PRIOR_ROWS = 0.1  # Records of unit covariance added to each scatter: few records have no determinant else
 
 
 def agglomerate(sample: FloatArray, most: int, starts: Iterable[int] = (50,)) -> list[IntArray]:
@@ -413,8 +411,7 @@ def _ward(tree: FloatArray | None, n_rows: int, groups: int) -> IntArray:
 TREE_ROWS = 2_000  # Rows of the sample that first groups are made of, which takes 4 bytes for each pair
 _START_PASSES = 10  # Passes from every start; only the likeliest then goes on
 
-# Passes that shapes and numbers of components are compared after; then the best go on, in their order
-SHORT_PASSES = 25
+SHORT_PASSES = 25  # Passes after which shapes and numbers of components are compared; the best go on, in their order
 LONG_PASSES = 200  # The most that a run takes in all
 TOLERANCE = 1e-5  # A pass that changes the log-likelihood by less than this part is the last
 _BEATEN = 3  # Candidates in turn that went on to their end and are not the best: then nobody else goes on

@@ -85,8 +85,7 @@ class Strata:
     positions: tuple[int, ...]  # Where the strata columns stand among the cells
     sizes: tuple[int, ...]  # Number of codes of each of them
     stratum: tuple[int, ...]  # Stratum of each combination (mixed radix of the codes), -1 for dropped
-    # The combination whose codes a record of this combination takes; itself unless its small stratum was merged
-    recoded: tuple[int, ...]
+    recoded: tuple[int, ...]  # The combination whose codes its records take; itself unless it was merged
     rows: tuple[int, ...]  # Records of each stratum
     dropped: int  # Records of dropped small strata
     least: str = ""  # Which strata are small, in words: those under k=5, under k=5 units, or under what a method needs

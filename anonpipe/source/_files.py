@@ -71,10 +71,8 @@ class Source:
     # Of each column that pandas reads in a nullable type of its own, this type
     pandas_types: dict[str, str] = field(default_factory=dict)
     keys: tuple[str, ...] = ()  # Columns that stand in the names of folders, and not in the files
-    # Of columns that a file of SPSS, Stata or SAS has labels of
-    labels: Mapping[str, Labels] = field(default_factory=dict)
-    # Orders between columns, whose differences are columns too (`with_orders`)
-    orders: tuple[Rule, ...] = ()
+    labels: Mapping[str, Labels] = field(default_factory=dict)  # Of columns of SPSS, Stata or SAS that have some
+    orders: tuple[Rule, ...] = ()  # Orders between columns, whose differences are columns too (`with_orders`)
 
     def with_orders(self, rules: Sequence[Rule]) -> Source:
         """The input with the columns of differences of orders at its end."""

@@ -48,8 +48,7 @@ _RECORDS = ("record", "with dropped", "without one")  # Kinds of sketches that h
 class CountedUnits:
     """The units of a growing register, as `repeat.growing` compares them."""
 
-    # The column that names the unit, those that are released unchanged, and all: counts by others cannot be compared
-    by: tuple[str, ...]
+    by: tuple[str, ...]  # The unit, unchanged columns, and all: counts by others cannot be compared
     # The released columns, by name, as `UnitSums.columns` numbers them; what has other numbers is of whole records
     names: tuple[str, ...]
     sums: UnitSums  # What was counted

@@ -38,8 +38,7 @@ class Variable:
     # others that masking lifts to it are measured as they are, so that a bound that cuts the data is seen.
     offset: float | None = None
     least: float = 0.0
-    # Whether it is a column on another scale once more, as it is: its mean is compared by a limit of its own
-    own_unit: bool = False
+    own_unit: bool = False  # Whether it is a column on another scale once more, as it is, with a limit of its own
     # Whether the release tells a probability of the category in each record, not the category
     probability: bool = False
     # Whether the column is masked by normal scores. The variable is then the mean score of the records of the value:
@@ -180,8 +179,7 @@ def _indicators(
 
 EXACT = 1e-9  # Relative tolerance of what a method promises exactly, before decoding
 
-# Probability that chance alone leads one of the means, or one of the covariances, of a run beyond its limit
-CHANCE = 1e-6
+CHANCE = 1e-6  # Probability that chance alone leads one of the means or covariances of a run beyond its limit
 
 
 @dataclass(frozen=True)
@@ -380,8 +378,7 @@ class Scanned:
 
 # --- Groups that span partitions: sizes and moments, counted again from labels and features ---------------------------
 
-# Deviations count in parts of the group's standard deviation, or of this part of the table's where that is more
-_LEAST = 1e-6
+_LEAST = 1e-6  # Deviations count in parts of the group's deviation, or where more of this part of the table's
 
 
 @dataclass(frozen=True)

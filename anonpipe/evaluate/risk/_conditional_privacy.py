@@ -21,8 +21,7 @@ BLOCKS = 10  # Parts of the records that the interval rests on
 
 FEWEST_IN_BLOCK = 20  # Records of a part; with fewer there is no interval
 
-# Share of the records whose pair of categories occurs once, above which counts say too little of pairs not seen
-MOST_ALONE = 0.02
+MOST_ALONE = 0.02  # Share of records whose pair of categories occurs once, above which counts say too little
 
 MOST_DIGITS = 6  # Digits behind the point up to which values may lie on a grid
 

@@ -124,8 +124,7 @@ def _together(measures: Predictions, matched: BoolArray) -> Share:
     from sklearn.linear_model import LogisticRegression
 
     ranks = rankdata(np.column_stack(measures), axis=0) / len(matched) - 0.5
-    # Right and wrong ones are dealt out evenly, in their order.
-    fold = np.empty(len(matched), dtype=np.int64)
+    fold = np.empty(len(matched), dtype=np.int64)  # Right and wrong ones are dealt out evenly, in their order
     for side in (matched, ~matched):
         fold[side] = np.arange(int(side.sum())) % 5
     scores = np.empty(len(matched))

@@ -368,8 +368,7 @@ class RankLinkage:
 
 # --- Records by Mahalanobis distance: differences across what columns have in common count more than those along it ---
 
-# Part of the covariances that is taken away, so that columns that nearly follow from others do not decide alone
-SHRUNK = 0.1
+SHRUNK = 0.1  # Part of the covariances that is taken away, so that columns that nearly follow from others decide less
 
 LEAST = 1e-3  # Smallest variance of an axis, in parts of the largest
 

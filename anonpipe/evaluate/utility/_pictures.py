@@ -31,8 +31,7 @@ _OTHER = "(other)"
 class Binning:
     """How values are put into bins and categories that are shown."""
 
-    # Original records that each holds: neighbouring bins are joined until they do, rare categories are ``(other)``
-    least: int
+    least: int  # Original records that each holds or more: bins are joined, rare categories are ``(other)``
     least_released: int = 0  # Released records that each holds
     from_release: bool = False  # Whether edges, and which categories are shown, follow from the release alone
     rounded: int = 1  # Counts of the original are shown in multiples of this
@@ -220,8 +219,7 @@ class SurvivalPanel:
 
     column: str  # Which; empty for all records
     group: str  # Likewise
-    # At which both curves are shown, the first being 0: multiples of a round step, between which k events lie
-    times: tuple[float, ...]
+    times: tuple[float, ...]  # From 0, at multiples of a round step between which k events lie
     original: tuple[float, ...]  # Share that survives each time; with competing events, share that had the event before
     released: tuple[float, ...]  # Likewise
     records: int  # Original ones, as they may be shown

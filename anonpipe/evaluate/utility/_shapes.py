@@ -63,8 +63,7 @@ _LEAST_ROWS = 4  # Records of the original that can be halved
 class Splits:
     """Random halves of the original."""
 
-    # Whether a record is in the first half, shape (SPLITS, n_rows), or (0, n_rows) of fewer than `_LEAST_ROWS`
-    first: BoolArray
+    first: BoolArray  # Whether in the first half, shape (SPLITS, n_rows), or (0, n_rows) of fewer than `_LEAST_ROWS`
     scale: float  # From a difference between halves to one between the tables compared
 
     @classmethod

@@ -167,8 +167,7 @@ def _codes(old: pd.Series[Any], new: pd.Series[Any]) -> tuple[FloatArray, tuple[
 
 # --- Typed tables as the matrices that regressions and trees take -----------------------------------------------------
 
-# Categories of a column that stay separate, the most frequent in both tables; the others are one more
-_MOST_LEVELS = 10
+_MOST_LEVELS = 10  # Categories that stay separate, the most frequent in both tables; all others are one
 
 
 class Encoded(NamedTuple):
@@ -176,8 +175,7 @@ class Encoded(NamedTuple):
 
     old: FloatArray  # Shape (n_rows, width)
     new: FloatArray  # Shape (n_released, width)
-    # Places of the columns that are codes: categories, nulls being one, and whether a number is null
-    categories: tuple[int, ...]
+    categories: tuple[int, ...]  # Places of columns of codes: categories (nulls are one), and whether a number is null
 
 
 def encoded(tables: TypedTables) -> Encoded:

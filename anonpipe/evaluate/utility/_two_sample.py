@@ -136,8 +136,7 @@ def _column_codes(table: FloatArray, categories: Sequence[int]) -> list[FloatArr
         elif (column == column[0]).all():
             coded.append(np.zeros((len(column), 0)))
         else:
-            # Halves, so that the difference of two huge numbers is finite.
-            centred = column / 2 - (column / 2).mean()
+            centred = column / 2 - (column / 2).mean()  # Halves, so that the difference of two huge numbers is finite
             centred /= np.abs(centred).max()
             coded.append((centred / centred.std())[:, None])
     return coded
@@ -173,8 +172,7 @@ class Propensity:
     # U_p: mean squared difference of the fitted probability and the share c of released records; 0 (nothing tells them
     # apart) to c (1 - c), 1/4 for tables of equal size
     value: float
-    # Of records drawn again from the original's own distribution: (rank - 1) (1 - c)² c / N, of N records in all
-    expected: float
+    expected: float  # Of records drawn again from the original's law: (rank - 1) (1 - c)² c / N of N in all
     # value / expected, the pMSE ratio: about 1 for such records, 2 for a second sample of the population, 0 for a copy;
     # NaN where no column varies
     ratio: float

@@ -153,15 +153,13 @@ class ClassDisclosure:
 
     n_rows: int  # Number of records
     n_groups: int  # Number of groups
-    # Mean over groups of the chi-square of their class counts against the table's shares (Li and Sarkar 2013, eq. 13).
-    chi_square: float
+    chi_square: float  # Mean over groups of the chi-square of class counts (Li and Sarkar 2013, eq. 13)
     # mean_divergence, largest_divergence: jensen-Shannon divergence (base 2, 0 to 1) of a group from the whole table:
     # mean over *records* (eq. 7), and the largest.
     mean_divergence: float
     largest_divergence: float
     homogeneous_share: float  # Share of records in groups with one sensitive value
-    # Number of groups in which a class has one record only: who knows all others of the group learns from it
-    groups_with_a_single: int
+    groups_with_a_single: int  # Groups in which a class has one record: who knows all others learns from it
     # Number of records that are the only one of their class in their group (Li and Sarkar 2013, section 7): who knows
     # one of its group and its class has found it
     single_records: int

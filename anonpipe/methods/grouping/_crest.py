@@ -142,8 +142,7 @@ def class_tree(
 def _empty_tree(features: FloatArray, classes: IntArray, shares: FloatArray, b: int) -> Partial:
     """A tree of row 0 alone; every vertex has its own class counted already."""
     n = features.shape[0]
-    # A hood cannot have more vertices than there are others.
-    most = max(0, min(b - 2, n - 1))
+    most = max(0, min(b - 2, n - 1))  # A hood cannot have more vertices than there are others
     counts = np.zeros((n, shares.shape[0]))
     for v in range(n):
         counts[v, classes[v]] = 1.0

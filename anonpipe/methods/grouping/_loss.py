@@ -122,8 +122,7 @@ def _write_smallest(features: FloatArray, queries: FloatArray, out: FloatArray) 
 class LossBound:
     """What no grouping can lose less than."""
 
-    # The bound: of all records exactly, or of a sample the lower end of a one-sided interval of `CONFIDENCE`
-    percent: float
+    percent: float  # The bound of all records, or of a sample the lower end of an interval of `CONFIDENCE`
     sampled: int | None  # Records measured against all others; None for all of them
 
 

@@ -28,8 +28,7 @@ def _first_bounds(features: FloatArray) -> FloatArray:
     bounds = np.empty(n)
     for i in range(n):
         bounds[i] = np.sqrt(squared_distance(features[i], mean))
-    # The slack covers all rounding here and in the distances.
-    bounds += bounds.max()
+    bounds += bounds.max()  # The slack covers all rounding here and in the distances
     out: FloatArray = np.square(bounds) * (1.0 + 1e-14 * (16 + features.shape[1])) + np.finfo(np.float64).tiny
     return out
 
@@ -143,8 +142,7 @@ def pairwise_systematic(features: FloatArray, k: int, *, rng: np.random.Generato
     """
     key = np.zeros(len(features))
     for column in features.T:
-        # One column after the other: the same bits whatever the table's layout.
-        key += column - column.mean()
+        key += column - column.mean()  # One column after the other: the same bits whatever the table's layout
     return _systematic_groups(features, k, np.argsort(key, kind="stable"))
 
 

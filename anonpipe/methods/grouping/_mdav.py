@@ -237,8 +237,7 @@ def _variable_groups(features: FloatArray, k: int, gamma: float) -> IntArray:
         while gamma > 0.0 and size < group.shape[0] and left >= 2:
             fresh = 0 if size == k else size - 1
             at = _closest_member(features, tree, group[:size], nearest, distances, fresh)
-            # Its own distance, zero, is one of the two smallest.
-            nearest_records(tree, features[nearest[at]], two, apart)
+            nearest_records(tree, features[nearest[at]], two, apart)  # Its own, 0, is one of the two
             # Roots, as the method is stated: 0.2 squared is rounded, and a tie would count as nearer.
             if not math.sqrt(distances[at]) < gamma * math.sqrt(apart[1]):
                 break

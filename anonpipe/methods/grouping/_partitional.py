@@ -242,8 +242,7 @@ def merge_until_large(centres: FloatArray, sizes: IntArray, names: IntArray, k: 
         sizes[keep] = total
         at[keep] = -1
         at[gone] = -1
-        # The last group moves to the place that has become free.
-        count -= 1
+        count -= 1  # The last group moves to the place that has become free
         centres[:, gone] = centres[:, count]
         sizes[gone] = sizes[count]
         names[gone] = names[count]

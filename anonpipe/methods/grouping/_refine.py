@@ -74,8 +74,7 @@ def refine(
 LAYOUT_GROUPS = 64  # Groups whose records are kept side by side in memory
 SWEEPS = 25  # In each run; in a sweep every group tries one step
 
-# Mean allowance of the first and the last sweep, in units of a group's mean squared distance to its centroid
-HOT, COLD = 0.5, 0.05
+HOT, COLD = 0.5, 0.05  # Mean allowance of first and last sweep, in mean squared distances to a group's centroid
 EVERY = 5  # Sweeps of steps before one of whole groups
 SETTLING = 2  # Most descents at the end, each with near groups found again
 LEAST = 1e-14  # Smallest gain of a step, in units of the mean squared distance to the mean of all records

@@ -316,8 +316,7 @@ class Links(NamedTuple):
 def cut_trees(parent: IntArray, tree: IntArray, k: int, labels: IntArray) -> int:
     """Write the part of every record to `labels`, from the trees of `grow_forest`; the number of parts."""
     n = tree.shape[0]
-    # Each cut adds one Steiner vertex at most, and there are fewer cuts than records.
-    above = np.full(2 * n, -1)
+    above = np.full(2 * n, -1)  # Each cut adds one Steiner vertex at most, and there are fewer cuts than records
     above[:n] = parent
     child = np.full(2 * n, -1)
     links = Links(above, child, child.copy(), np.zeros(2 * n, dtype=np.int64), np.zeros(2 * n, dtype=np.bool_))
@@ -474,8 +473,7 @@ def grow_forest(features: FloatArray, k: int) -> tuple[IntArray, IntArray]:
     parent = np.full(n, -1)
     tree = np.arange(n)
     sizes = np.ones(n, dtype=np.int64)
-    # The records of a tree in a circle, so that two trees join in one step.
-    following = np.arange(n)
+    following = np.arange(n)  # The records of a tree in a circle, so that two trees join in one step
     linked = True
     while linked:
         linked = False

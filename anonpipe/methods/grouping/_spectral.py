@@ -130,8 +130,7 @@ def principal_axes(features: FloatArray) -> FloatArray:
     largest = np.abs(features).max()
     scaled = features / largest if largest > 0 else features
     axes: FloatArray = np.linalg.eigh(covariance(scaled, np.arange(len(features)), 1))[1][:, ::-1]
-    # Entries can be equal but for rounding, which must not choose among them.
-    sizes = np.abs(axes)
+    sizes = np.abs(axes)  # Entries can be equal but for rounding, which must not choose among them
     first = (sizes > (1.0 - 1e-6) * sizes.max(axis=0)).argmax(axis=0)
     return np.ascontiguousarray(axes * np.sign(axes[first, np.arange(len(axes))]))
 

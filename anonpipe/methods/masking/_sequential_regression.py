@@ -31,8 +31,7 @@ class Logit:
     """A regression of one categorical attribute on other columns, on its way to the maximum."""
 
     predictors: IntArray  # Numbers of the columns, shape (p,)
-    # Intercept, then one for each predictor, for each category but the first; shape (p + 1, categories - 1)
-    coefficients: FloatArray
+    coefficients: FloatArray  # Intercept, then by predictor, of all categories but the first, (p + 1, categories - 1)
     # Times half the sum of squares of the coefficients, intercepts left out, it is taken from the log-likelihood, so
     # that a maximum exists where predictors tell categories apart
     penalty: float
@@ -133,13 +132,11 @@ def improved(logit: Logit, slope: Slope, n: int) -> Logit:
 
 Parameters = Literal["estimated", "drawn"]
 
-# Records that the logistic regressions are started on, in memory; then they are those of the whole table
-SAMPLE_ROWS = 8_000
+SAMPLE_ROWS = 8_000  # Records that logistic regressions start on, in memory; then they are those of the table
 
 LEAST_SAMPLED = 20  # Records of each category that the sample must have
 
-# A maximum of the sample that is not found in so many steps is no start; half as many find one at the penalty
-_SAMPLE_PASSES = 30
+_SAMPLE_PASSES = 30  # A maximum not found in so many steps is no start; half as many find one at the penalty
 
 
 @dataclass(frozen=True, eq=False)
