@@ -318,12 +318,9 @@ def _mixed_groups(
         r = columns[:, furthest(distances, left, ids)].copy()
         squared_distances(columns, left, r, distances)
         s = columns[:, furthest(distances, left, ids)].copy()
-        pair = left >= 3 * k
-        places = _choose_mixed(distances[:left], ids, classes, shares, alpha, unit, k)
-        left = _take_places(columns, ids, left, places, labels, label)
-        label += 1
-        if pair:
-            squared_distances(columns, left, s, distances)
+        for at in range(2 if left >= 3 * k else 1):
+            if at:
+                squared_distances(columns, left, s, distances)
             places = _choose_mixed(distances[:left], ids, classes, shares, alpha, unit, k)
             left = _take_places(columns, ids, left, places, labels, label)
             label += 1
