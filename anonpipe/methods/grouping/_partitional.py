@@ -30,9 +30,7 @@ def fill_small(features: FloatArray, rows: IntArray, k: int, assigned: IntArray,
     never gives a record away, so that its size and mean on its turn are those at the start.
     """
     columns = gather_columns(features, rows)
-    sizes = np.zeros(centres.shape[0], dtype=np.int64)
-    for c in assigned:
-        sizes[c] += 1
+    sizes = np.bincount(assigned, minlength=centres.shape[0])
     means = group_means(features[rows], assigned, centres.shape[0])
     for c in range(sizes.shape[0]):
         if sizes[c] > 0:
@@ -316,9 +314,7 @@ def _divide(
         centres = gather_columns(features, rows[:count])
         fuzzy_centres(features, rows, centres, fuzziness, iterations)
         _assign(features, rows, centres, found)
-        sizes = np.zeros(count, dtype=np.int64)
-        for c in found:
-            sizes[c] += 1
+        sizes = np.bincount(found, minlength=count)
         if (sizes > 0).sum() > 1 and not ((sizes > 0) & (sizes < k)).any():
             return found
         if count == 2:
