@@ -208,8 +208,7 @@ def anonymize(
 def _write(arrow: pa.Table, path: Path) -> None:
     """Write the table; what the library says of a type that it cannot write may quote data."""
     try:
-        # Files of Parquet hold no views, which polars yields
-        columns = [_without_views(column) for column in arrow.columns]
+        columns = [_without_views(column) for column in arrow.columns]  # polars yields views, which Parquet lacks
         pq.write_table(pa.table(columns, names=arrow.column_names), path, compression="lz4")
     except pa.ArrowException as error:
         if isinstance(error, OSError):

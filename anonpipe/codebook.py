@@ -91,16 +91,10 @@ def describe(
     declared: Mapping[str, Column] | None = None,
     counts: Mapping[str, Counter[Any] | None] | None = None,
 ) -> CodeBook:
-    """The code book of a release.
+    """The code book of a release, by its manifest.
 
-    Parameters
-    ----------
-    manifest
-        Of the release.
-    declared
-        Columns of the job, of which bounds, steps and levels are taken; only of those that are released.
-    counts
-        Released values by column, as `count_levels` gives them: the categories of columns without declared levels.
+    Of the job's columns in `declared`, bounds, steps and levels are taken where they are released. `counts`, as
+    `count_levels` gives them, are the categories of columns without declared levels.
     """
     room, variables = MOST_BYTES, []
     for entry in manifest["schema"]:
@@ -344,10 +338,7 @@ def _unrun(cell: Any) -> Any:
 def read_codebook(path: str | Path, names: Sequence[str] = ()) -> CodeBook:
     """Read `datapackage.json`, a Table Schema or DDI-Codebook; of several tables that with most of these names.
 
-    Raises
-    ------
-    InputError
-        Where the file cannot be read, is larger than 32 MiB, or is none of them; an XML with a document type.
+    An InputError where the file is none of them, larger than 32 MiB, or an XML with a document type.
     """
     content = _content(Path(path))
     try:

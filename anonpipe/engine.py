@@ -35,8 +35,7 @@ from anonpipe.rng import secret_withheld
 
 TaskResult = dict[str, Any]
 
-# Bytes for a worker that has imported all stages and holds no data: measured 311 MiB, and it may use 95 %
-MINIMUM_MEMORY = 400 << 20
+MINIMUM_MEMORY = 400 << 20  # Bytes of a worker with all imports and no data: measured 311 MiB, it may use 95 %
 _FINAL = (InputError, JobError, OutputError, DamagedError)  # trying again cannot help
 
 # Dask sets it once it has chosen the modules that the server loads, which would not be ours
@@ -217,8 +216,7 @@ def _by_threads(
     work: Callable[[Task], TaskResult | Failure], tasks: Sequence[Task], threads: int
 ) -> Iterator[TaskResult | Failure]:
     """The outcomes in the order in which they come; after an error or Ctrl-C only what runs is finished."""
-    # OpenMP counts the threads of each thread that calls it
-    pool = ThreadPoolExecutor(threads, initializer=one_thread)
+    pool = ThreadPoolExecutor(threads, initializer=one_thread)  # OpenMP counts the threads of each thread that calls it
     try:
         waiting = {pool.submit(work, task) for task in tasks}
         while waiting:

@@ -15,8 +15,7 @@ GROUPS_LINK = "groups of k=5 link 11 to 18 % of the records, of k=20 2 to 4 %"
 EXPECTED_LINKS = "at k=5 15 to 19 % of the records are linked"
 SMALLER_K = f"a smaller k, which protects less ({GROUPS_LINK})"
 LOWER_K = f"lower k, which protects less ({GROUPS_LINK})"
-# Of masks, which form no groups or few and large ones
-SMALLER_K_OF_MASK = "a smaller k, with which rarer categories are released"
+SMALLER_K_OF_MASK = "a smaller k, with which rarer categories are released"  # Masks form few groups or none
 LOWER_K_OF_MASK = "lower k, with which rarer categories are released"
 _MERGED = "small strata join the largest of the same event status and take its value"
 LARGER_STRATA = f"set strata.small: merge ({_MERGED}) or drop (their records are left out)"

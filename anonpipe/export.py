@@ -44,8 +44,7 @@ LABELLED = (".dta", ".sav")
 WORKBOOK = ".xlsx"
 _NAMES = {".dta": ("Stata", re.compile(r"[A-Za-z_]\w{0,31}")), ".sav": ("SPSS", re.compile(r"[^\W\d_][\w.@#$]{0,63}"))}
 
-# Most values of an export: pyreadstat needs the table in memory (about 3 GB with texts)
-_MOST_VALUES = 100_000_000
+_MOST_VALUES = 100_000_000  # Most values of an export: pyreadstat needs the table in memory (about 3 GB with texts)
 _SHEET_ROWS, _SHEET_COLUMNS = 1_048_575, 16_384  # Of Excel, without the line of names
 _WHOLE = 1e15  # Largest number of which Excel keeps all digits
 _LABEL = 80  # Letters of a column's label that Stata has; SPSS has 256 bytes

@@ -52,13 +52,8 @@ def export_table(where: OutputPlace, manifest: dict[str, Any], target: str) -> E
 
     Categories become texts, unsigned integers longer signed ones, and times have microseconds. The files of a release
     that describe it become a second table (`TABLE_manifest`), files of the Delta Lake folder, or properties of Iceberg.
-
-    Raises
-    ------
-    InputError
-        The target names no table, holds a password, or is there already; or its package is not installed.
-    OutputError
-        The database or the disk does not take the rows. Nothing is left of them.
+    Of a target that is no new table, holds a password or needs a package there is an InputError; of one that does not
+    take the rows an OutputError, and nothing is left of them.
     """
     match = _TARGET.fullmatch(target)
     assert match is not None, "looked at by the caller"

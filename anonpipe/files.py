@@ -17,8 +17,7 @@ from anonpipe.errors import AnonpipeError, EngineError, InputError, OutputError
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-# What a file system without locks answers
-NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EINVAL}
+NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EINVAL}  # What a file system without locks answers
 FULL = (errno.ENOSPC, errno.EDQUOT)
 _KINDS = {FileNotFoundError: errno.ENOENT, PermissionError: errno.EACCES}
 

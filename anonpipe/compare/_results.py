@@ -38,9 +38,8 @@ class MeanFigure:
 
     mean: float
     error: float  # Standard error of that mean; NaN for one draw
-    # low, high: mean ends of the 95 % intervals; None if the measure is exact
-    low: float | None
-    high: float | None
+    low: float | None  # Mean lower end of the 95 % intervals; None if the measure is exact
+    high: float | None  # Mean upper end
     baseline: float | None  # Mean of the draws' baselines
     distance: float | None  # Mean absolute distance from the baseline, so that opposite signs do not cancel
 
@@ -88,14 +87,12 @@ class SettingResult:
     """What became of one setting."""
 
     setting: Setting  # Which
-    # draws, passed: trials that ended with a verdict, and those in which all gates passed
-    draws: int
-    passed: int
+    draws: int  # Trials that ended with a verdict
+    passed: int  # Those of them in which all gates passed
     figures: Mapping[str, MeanFigure]  # By name of the measure; those without a value in some trial are left out
     failed: Mapping[str, str]  # Gates that failed in some trial, each with what was first measured
     problem: str | None  # Why there is nothing to measure; None where there is
-    # Whether that is an error, and not what the setting asks of the input: it is tried again the next time
-    unforeseen: bool
+    unforeseen: bool  # Whether that is an error, not what the setting asks of the input: it is tried again next time
     seconds: float  # Mean time of a trial
 
     @property
@@ -109,9 +106,8 @@ class Study:
     """All settings side by side."""
 
     rows: tuple[SettingResult, ...]  # One a setting, in the order of the grid
-    # utility, risk: the axes of the map
-    utility: Axis
-    risk: Axis
+    utility: Axis  # Of the map
+    risk: Axis  # Of the map
     draws: int  # Trials of each setting
     titles: Mapping[str, str]  # By name of a measure, what it is, in words
 

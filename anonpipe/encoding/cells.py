@@ -41,9 +41,8 @@ _FINE = 1_000_000  # Parts of a step by which values differ
 class ColumnEncoder:
     """How the released columns of a table become cells and cells a table."""
 
-    # names, columns: the released columns in the input's order, and what the job says of them
-    names: tuple[str, ...]
-    columns: tuple[Column, ...]
+    names: tuple[str, ...]  # Of the released columns, in the input's order
+    columns: tuple[Column, ...]  # What the job says of them
     # The released table's: the input's restricted to `names`, without metadata. A dictionary's index type is widened
     # where the categories of the whole input need it.
     schema: pa.Schema
@@ -185,8 +184,7 @@ class Tally:
     n: FloatArray
     mean: FloatArray
     m2: FloatArray
-    # Of each column carried as codes, by position, the records of each code, nulls last. None where not known.
-    codes: dict[int, IntArray]
+    codes: dict[int, IntArray]  # By position of a column carried as codes the records of each code, nulls last
 
     @classmethod
     def of(cls, cells: FloatArray, encoder: ColumnEncoder) -> Self:

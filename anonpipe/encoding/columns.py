@@ -79,8 +79,7 @@ class ColumnScan:
     off_step: int = 0  # Numbers that are no multiples of the step; of whole numbers without one it is 1
     not_positive: int = 0  # Of a survey weight, numbers of 0 or less
     held_out: Faults = field(default_factory=Faults)  # Of rows that are held out, counted nowhere else
-    # Of a dictionary without declared levels the values that no record has; None where there are none
-    unused: pa.Array | None = None
+    unused: pa.Array | None = None  # Values of a dictionary without declared levels that no record has
 
     @property
     def own_faults(self) -> Faults:
@@ -400,9 +399,8 @@ class Outermost:
 
     most: int  # How many from either end
     counts: IntArray  # Numbers at each place, shape (n_places,)
-    # places, values: those that are kept: values ascend inside ascending places
-    places: IntArray
-    values: FloatArray
+    places: IntArray  # Of each number that is kept, ascending
+    values: FloatArray  # Ascending at each place
 
     @classmethod
     def of(cls, values: FloatArray, places: IntArray, size: int, most: int) -> Outermost:

@@ -37,8 +37,7 @@ Scale = Literal["z_score", "range"]
 class Groups:
     """The groups whose records are decoded."""
 
-    # order, starts: as from `anonpipe.kernels.points.sort_groups`
-    order: IntArray
+    order: IntArray  # `order` and `starts` are as from `anonpipe.kernels.points.sort_groups`
     starts: IntArray
     identical: bool = False  # Whether the records of a group have one point, and must get one row
 
@@ -84,11 +83,9 @@ def _histogram_codes(column: FloatArray, groups: Groups, rng: np.random.Generato
 class FeatureBlock:
     """Where a column stands among cells and features."""
 
-    # name, position: the column, and where it stands among the cells
-    name: str
-    position: int
-    # start, stop: its columns among the features
-    start: int
+    name: str  # The column
+    position: int  # Where it stands among the cells
+    start: int  # Its columns among the features are `start` to `stop`
     stop: int
 
     @property
@@ -101,9 +98,8 @@ class FeatureBlock:
 class NumberBlock(FeatureBlock):
     """A column carried as one z-score, and an indicator of its nulls if it holds any."""
 
-    # mean, sd: of its values that are there; sd is 1 for a constant
-    mean: float
-    sd: float
+    mean: float  # Of its values that are there
+    sd: float  # Of these; 1 for a constant
     null_share: float  # Share of nulls
     weight: float  # The job's weight of the column in distances
     grid: Grid  # The values that may be released
@@ -246,9 +242,8 @@ class CategoryBlock(FeatureBlock):
 class FeatureEncoder:
     """How the columns whose values are replaced become features and features cells."""
 
-    # numbers, categories: the columns, each with its place among cells and features
-    numbers: tuple[NumberBlock, ...]
-    categories: tuple[CategoryBlock, ...]
+    numbers: tuple[NumberBlock, ...]  # Each column with its place among cells and features
+    categories: tuple[CategoryBlock, ...]  # Likewise
     width: int  # Number of feature columns
     scores: Scores | None = None  # The columns that are carried by normal scores; None for none
 
@@ -516,11 +511,9 @@ MOST_CLASSES = 10_000  # Most combinations that a compound of several class colu
 class ClassColumn:
     """One column with role sensitive."""
 
-    # name, position: the column, and where it stands among the cells
-    name: str
-    position: int
-    # Share of each of its codes in the whole table (nulls are a class of their own, the last), shape (n_classes,)
-    shares: FloatArray
+    name: str  # The column
+    position: int  # Where it stands among the cells
+    shares: FloatArray  # Of each of its codes in the whole table, nulls being the last, shape (n_classes,)
 
     def codes(self, cells: FloatArray) -> IntArray:
         """Class of each record, shape (n_rows,)."""

@@ -45,9 +45,8 @@ class Repeats:
     """How often the values of one identifier occur."""
 
     name: str  # The column
-    # rows, nulls: all rows, and those without a value, whose persons nobody can tell
-    rows: int
-    nulls: int
+    rows: int  # All rows
+    nulls: int  # Those without a value, whose persons nobody can tell
     distinct: int = 0  # Different values
     most: int = 0  # Rows of the value with most
     largest: tuple[int, ...] = ()  # Rows of each of the values with most, as many as were asked for, descending

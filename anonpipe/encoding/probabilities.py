@@ -56,8 +56,7 @@ class ProbabilityDecoder:
     """The columns of probabilities of each masked category or binary column."""
 
     blocks: tuple[CategoryBlock, ...]  # The columns, each with its place among cells and features
-    # Of the columns of the release, block by block, in the order of `CategoryBlock.codes`
-    fields: tuple[pa.Field, ...]
+    fields: tuple[pa.Field, ...]  # Of the columns of the release, block by block, in the order of `CategoryBlock.codes`
     texts: tuple[str | None, ...]  # Of each of them the category, None for nulls
     units: int  # One over the step
     # Of each of them the mean probability in records of other categories and in records of the category, were nothing

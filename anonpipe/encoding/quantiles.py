@@ -52,9 +52,8 @@ class Radix:
     level: int  # Low bits of the keys that are not looked at; 63 at the most
     places: IntArray  # Of each bin, shape (n_bins,)
     counts: IntArray  # Numbers in it
-    # low, high: the smallest and largest key in it: the same for one value
-    low: Keys
-    high: Keys
+    low: Keys  # The smallest key in it
+    high: Keys  # The largest; the same for one value
     at_low: IntArray  # Numbers that have the smallest
     sums: Keys  # Of the keys, modulo 2^64
 
@@ -203,8 +202,7 @@ class Quantiles:
     edges: IntArray  # Ranks at which pieces begin, and the number of records, shape (n_pieces + 1,)
     centres: FloatArray  # The mean of each piece: the value of an atom
     halves: FloatArray  # Half the length of each: a straight one rises from centre - half to centre + half; 0 for atoms
-    # How far top and bottom coding, and joining few records to an atom, move the mean of the values inside the bounds
-    coded: float
+    coded: float  # How far top and bottom coding, and joining few records to an atom, move the mean inside the bounds
     clipped: float  # How far the bounds move the mean of all values
     # `BEND`, or 0 for straight pieces. Values that lie evenly, such as days in years, would else come back as they
     # were: means of neighbours are neighbours. An irrational part of a piece's length is none of their distances.

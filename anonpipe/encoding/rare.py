@@ -199,8 +199,7 @@ class Extremes:
 
     # Of each column of which some are, the lowest and the highest value of each stratum; infinite for none
     limits: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
-    # By how much the mean of each of these columns is moved, in its unit
-    moved: dict[str, float] = field(default_factory=dict)
+    moved: dict[str, float] = field(default_factory=dict)  # By how much the mean of each of these is moved, in its unit
     reach: dict[str, float] = field(default_factory=dict)  # How far the furthest was from where it is now
 
     def apply(self, cells: FloatArray, names: tuple[str, ...], stratum: IntArray) -> None:

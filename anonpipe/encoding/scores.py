@@ -31,11 +31,9 @@ class Ranks:
 
     before: FloatArray  # Values below each bin, and all, shape (n_bins + 1,)
     at_low: FloatArray  # Values that are the smallest of each bin
-    # low, high: the smallest and largest of each
-    low: FloatArray
-    high: FloatArray
-    # The scores of the bins of a survival time, ascending; None for normal scores. See `log_hazards`.
-    hazards: FloatArray | None = None
+    low: FloatArray  # The smallest of each
+    high: FloatArray  # The largest of each
+    hazards: FloatArray | None = None  # Scores of the bins of a survival time, ascending; else None. See `log_hazards`
     unit: float = 1.0  # Of these scores, in log cumulative hazards
 
     @classmethod
@@ -164,16 +162,13 @@ def _standardised(scores: FloatArray, counts: IntArray) -> tuple[FloatArray, flo
 class ScoredColumn:
     """A column that is carried by normal scores."""
 
-    # name, position: the column, and where it stands among the cells
-    name: str
-    position: int
+    name: str  # The column
+    position: int  # Where it stands among the cells
     grid: Grid  # The values that may be released
     status: int | None  # Where the survival status stands by which a survival time is ranked; None for none
-    # The class of records that are ranked together, of each stratum and code of the status, shape (n_strata, n_codes)
-    classes: IntArray
-    # ranks, quantiles: of each class
-    ranks: tuple[Ranks, ...]
-    quantiles: tuple[Quantiles, ...]
+    classes: IntArray  # Those ranked together, by stratum and code of the status, shape (n_strata, n_codes)
+    ranks: tuple[Ranks, ...]  # Of each class
+    quantiles: tuple[Quantiles, ...]  # Likewise
     outliers: int = (
         0  # Records further from all released values than the range of these; they were top- or bottom-coded
     )

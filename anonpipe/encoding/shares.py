@@ -67,9 +67,8 @@ class Demand:
     codes: tuple[IntArray, ...]
     mass: tuple[FloatArray, ...]
     rows: IntArray  # Records of each part, shape (n_parts,)
-    # original, masked: moments of the features, and of the masked ones
-    original: Moments
-    masked: Moments
+    original: Moments  # Of the features
+    masked: Moments  # Of the masked ones
     of_values: Moments | None = None  # Of the masked ones, mean scores of values in place of scores; None without
 
     def merge(self, other: Demand) -> Demand:
@@ -90,8 +89,7 @@ class Shares:
     # The covariance to release less that of the masked features: the original's where none is promised, with small
     # cells as they were drawn; None where the covariance is released as it comes out
     residual: FloatArray | None
-    # Records that small cells add to each two dummies together; None where none were drawn
-    drawn: FloatArray | None = None
+    drawn: FloatArray | None = None  # Records that small cells add to each two dummies; None where none were drawn
     values: ScoreMap | None = None  # The map of the scores; None without scores
 
 
@@ -211,8 +209,7 @@ def _mass(block: NumberBlock | CategoryBlock, categories: int, masked: FloatArra
     return np.append(np.bincount(nearest, minlength=categories) * (1.0 - nulls / rows), nulls)
 
 
-# What lies on disk between counting and decoding
-RECORDS: tuple[type, ...] = (Demand, Shares, Moments, ScoreMap, TimeRegression)
+RECORDS: tuple[type, ...] = (Demand, Shares, Moments, ScoreMap, TimeRegression)  # On disk between counting and decoding
 
 
 # --- Counts rounded at random to multiples of a base, always the same way ---------------------------------------------

@@ -54,8 +54,7 @@ MOST_COLUMNS = 8  # Of which excerpts are taken; no name decides which
 SHIFTS = (1, 10, 12)  # Added to numbers: periods of 2 to 6, 10 and 12 rows, and sorted rows, agree as much as unshifted
 _FEWEST_NEXT = 0.02  # Share of values whose shifted ones occur, from which a column numbers rows
 _MOST_ROWS = 4  # Mean rows of a value, up to which a column that is dropped numbers rows
-# Those of most values first
-_KINDS = (Kind.CONTINUOUS, Kind.DATE, Kind.INTEGER, Kind.ORDINAL, Kind.CATEGORICAL, Kind.BINARY)
+_KINDS = (Kind.CONTINUOUS, Kind.DATE, Kind.INTEGER, Kind.ORDINAL, Kind.CATEGORICAL, Kind.BINARY)  # Most values first
 _SEEDS = np.array([0x243F6A8885A308D3, 0x13198A2E03707344], dtype=np.uint64)  # Of the two lanes, whatever the column
 
 _NUMBER = r"^[+-]?\d{1,15}(\.\d{1,12})?$"

@@ -222,9 +222,8 @@ class Grid:
     """The values that a released number may take."""
 
     step: float | None  # Values are multiples of it counted from `origin`; None for no steps
-    # low, high: limits, -inf and inf for none
-    low: float
-    high: float
+    low: float  # Lower limit, -inf for none
+    high: float  # Upper limit, inf for none
     origin: float = 0.0  # Zero, unless all values are as far from the multiples
 
     def round(self, values: FloatArray) -> FloatArray:

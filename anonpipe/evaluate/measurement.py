@@ -44,9 +44,8 @@ class Curve:
     title: str
     x_title: str
     y_title: str
-    # x, y: points of the release; of equal length
-    x: tuple[float, ...]
-    y: tuple[float, ...]
+    x: tuple[float, ...]  # Points of the release
+    y: tuple[float, ...]  # Of equal length
     baseline: tuple[float, ...] = ()  # y of the reference at the same x; empty for none
 
 
@@ -60,11 +59,9 @@ class Measurement:
     unit: str  # Such as `share` (0 to 1), `sd`, `bits`; empty for a plain number
     better: Better  # Which direction is better for what it measures: less risk, or less harm to analyses
     source: str  # Paper, section and equation, or the tool's documentation
-    # records, of: records that it was measured on, and that there are. Equal: no sample.
-    records: int
-    of: int
-    # low, high: ends of its 95 % interval; None where the value is exact
-    low: float | None = None
+    records: int  # Records that it was measured on
+    of: int  # Records that there are; equal to `records`: no sample
+    low: float | None = None  # Ends of its 95 % interval; None where the value is exact
     high: float | None = None
     # baseline, baseline_is: the same figure without the release's fault or merit (chance, the original against itself,
     # a hold-out), and what it is; None for none
@@ -216,10 +213,7 @@ class Share(NamedTuple):
 
 
 def wilson(successes: float, trials: float) -> tuple[float, float]:
-    """Wilson's 95 % interval of a share; (0, 1) for no trial.
-
-    Wilson (1927), doi:10.1080/01621459.1927.10502953.
-    """
+    """Wilson's 95 % interval of a share; (0, 1) for no trial. Wilson (1927), doi:10.1080/01621459.1927.10502953."""
     if trials <= 0:
         return 0.0, 1.0
     share, square = successes / trials, _NORMAL * _NORMAL
@@ -233,9 +227,8 @@ def wilson(successes: float, trials: float) -> tuple[float, float]:
 def exact(successes: float, trials: float, tail: float = 0.025) -> tuple[float, float]:
     """Interval of a share that errs with a chance of no more than `tail` on either side.
 
-    Holds for few trials and shares near 0 and 1 too, where Wilson's is too short far out in the tails.
-
-    Clopper & Pearson (1934), doi:10.1093/biomet/26.4.404.
+    Holds for few trials and shares near 0 and 1 too, where Wilson's is too short far out in the tails. Clopper &
+    Pearson (1934), doi:10.1093/biomet/26.4.404.
     """
     failures = trials - successes
     low = float(betaincinv(successes, failures + 1, tail)) if successes else 0.0
@@ -251,7 +244,6 @@ def weighted_share(weights: FloatArray, largest: float, trials: int) -> Share:
     """A share whose successes count differently, each seldom.
 
     Successes are taken for Poisson, of each weight: with equal weights the interval is the exact one of their number.
-
     Fay & Feuer (1997), Statistics in Medicine 16:791-801.
     """
     total, squares = float(weights.sum()), float((weights**2).sum())
@@ -265,10 +257,8 @@ def beyond_control(attack: Share, control: Share) -> tuple[float, float, float]:
     """Of what cannot be had of the control the share that is had of members: (risk, low, high).
 
     (attack - control) / (1 - control), 1 less the ratio of the shares of failures, whose intervals are joined on the
-    logarithmic scale.
-
-    Giomi, Boenisch, Wehmeyer & Tasnádi (2023), doi:10.56553/popets-2023-0055, section 3; Donner & Zou (2012), Stat.
-    Methods Med. Res. 21:347-359 (ratios of shares).
+    logarithmic scale. Giomi, Boenisch, Wehmeyer & Tasnádi (2023), doi:10.56553/popets-2023-0055, section 3; Donner &
+    Zou (2012), Stat. Methods Med. Res. 21:347-359 (ratios of shares).
     """
     if control.value == 1.0:
         return math.nan, math.nan, math.nan
@@ -296,10 +286,7 @@ def beyond(share: float, interval: Ends, baseline: float) -> tuple[float, Ends]:
 
 
 def difference(first: tuple[int, int], second: tuple[int, int]) -> tuple[float, float]:
-    """95 % interval of the difference of two independent shares, from Wilson's of each.
-
-    Newcombe (1998), Statistics in Medicine 17:873-890, method 10.
-    """
+    """95 % interval of the difference of two independent shares (Newcombe 1998, Stat. Med. 17:873-890, method 10)."""
     (p, (low, high)), (q, (least, most)) = ((hits / n, wilson(hits, n)) for hits, n in (first, second))
     return p - q - math.sqrt((p - low) ** 2 + (most - q) ** 2), p - q + math.sqrt((q - least) ** 2 + (high - p) ** 2)
 
@@ -309,9 +296,7 @@ def grouped_share(hits: npt.ArrayLike, trials: npt.ArrayLike) -> tuple[float, fl
 
     Trials of one group hit or miss together, so that their number says little. Wilson's interval is taken with the
     number of independent trials that would have the variance between groups (of a ratio: total hits / total trials), at
-    most the number of trials, and the number of groups where all or none hit.
-
-    Shapes: hits, trials (n_groups,).
+    most the number of trials, and the number of groups where all or none hit. Shapes: hits, trials (n_groups,).
     """
     hit, tried = np.asarray(hits, dtype=np.float64), np.asarray(trials, dtype=np.float64)
     groups, total = len(tried), float(tried.sum())

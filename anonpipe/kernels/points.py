@@ -60,8 +60,7 @@ def mix(number: np.uint64) -> np.uint64:
 @nb.njit(cache=True, nogil=True)
 def insert_nearest(rows: IntArray | npt.NDArray[np.int32], squared: FloatArray, row: int, distance: float) -> bool:
     """Put a row at its place among the nearest if it is nearer than the last, or as near and lower; whether it was."""
-    # Places that are not taken yet hold row -1 at infinity.
-    at = rows.shape[0] - 1
+    at = rows.shape[0] - 1  # Places that are not taken yet hold row -1 at infinity
     if distance > squared[at] or (distance == squared[at] and row > rows[at] >= 0):
         return False
     while at > 0 and (distance < squared[at - 1] or (distance == squared[at - 1] and row < rows[at - 1])):

@@ -37,9 +37,8 @@ class Remaining(NamedTuple):
     loose: BoolArray  # Whether records have left since these were set, which are then no tighter than they could be
     looked: IntArray  # Leaves that queries have looked into, and queries, shape (2,)
     centre: FloatArray  # Mean of the records at the start, shape (width,)
-    # bounds, distances: room to work in
-    bounds: FloatArray
-    distances: FloatArray
+    bounds: FloatArray  # Room to work in
+    distances: FloatArray  # Likewise
 
 
 @nb.njit(cache=True, nogil=True)

@@ -66,11 +66,9 @@ class Reduce:
     finish: Callable[..., Any]
     # `again(params)`: whether to pass over all rows once more with the new params. None for one pass.
     again: Callable[[Any], bool] | None = None
-    # Whether `finish` takes seconds: workers then do it, all scopes at a time, and progress is seen
-    costly: bool = False
+    costly: bool = False  # Whether `finish` takes seconds: workers then do it, all scopes at a time, with progress
     redrawn: bool = False  # As of `Rows`
-    # Whether `finish` draws the same for all copies of a release, whose mean would else tell what it draws for
-    once: bool = False
+    once: bool = False  # Whether it draws the same for all copies, whose mean would else tell what it draws for
 
 
 Step = Rows | Columns | Reduce

@@ -39,8 +39,7 @@ def smoothed(weights: FloatArray, least: float) -> FloatArray:
         return weights
     shift = (least - smallest) / (1.0 - least * len(weights))
     lifted: FloatArray = (weights + shift) / (1.0 + len(weights) * shift)
-    # The smallest is `least` but for rounding, which must not leave it below.
-    return np.maximum(lifted, least)
+    return np.maximum(lifted, least)  # The smallest is `least` but for rounding, which must not leave it below
 
 
 def least_weight(k: int, n_rows: int, parts: int, called: str) -> float:
@@ -136,18 +135,13 @@ def covariances(scatters: FloatArray, counts: FloatArray, shape: str) -> FloatAr
     - "eev": one volume λ and shape A, each its own orientation D_g; "vev": the same with its own volume λ_g
     - "full": no constraint
 
-    Shapes: scatters (n_groups, width, width); counts (n_groups,).
-
-    For "vev", in λ_g and A by turns: with the logarithms of both as unknowns the likelihood is concave, so that the
-    turns end in its only maximum.
-
-    Where a scatter has equal eigenvalues, as those of few distinct records do, its orientation in "eev" and "vev" is
-    any of many equally likely ones, and rounding decides; the lengths of the axes do not depend on it.
-
-    The clusters "with equal shape but different orientation and volume" of the authors' larger table are "vev".
-
-    Celeux and Govaert 1995, Pattern Recognition 28:781-793, doi:10.1016/0031-3203(94)00125-6, section 3; the names in
-    small letters are their initials for equal and variable volume, shape and orientation.
+    Shapes: scatters (n_groups, width, width); counts (n_groups,). For "vev", in λ_g and A by turns: with the logarithms
+    of both as unknowns the likelihood is concave, so that the turns end in its only maximum. Where a scatter has equal
+    eigenvalues, as those of few distinct records do, its orientation in "eev" and "vev" is any of many equally likely
+    ones, and rounding decides; the lengths of the axes do not depend on it. The clusters "with equal shape but
+    different orientation and volume" of the authors' larger table are "vev". Celeux and Govaert 1995, Pattern
+    Recognition 28:781-793, doi:10.1016/0031-3203(94)00125-6, section 3; the names in small letters are their initials
+    for equal and variable volume, shape and orientation.
     """
     groups, width = len(counts), scatters.shape[2]
     if shape == "spherical":
@@ -205,9 +199,8 @@ class Statistics:
     sums: FloatArray  # Sums of z u (x - centre), shape (n_groups, width)
     # Sums of z u (x - centre)(x - centre)', shape (n_groups, width, width), or (n_groups, 1, width): their diagonals
     scatters: FloatArray
-    # centres, degrees: means, shape (n_groups, width), and degrees of freedom, shape (n_groups,), of that mixture
-    centres: FloatArray
-    degrees: FloatArray
+    centres: FloatArray  # Means of that mixture, shape (n_groups, width)
+    degrees: FloatArray  # Its degrees of freedom, shape (n_groups,)
 
 
 def e_step(features: FloatArray, mixture: Mixture) -> Statistics:
@@ -375,8 +368,7 @@ def _join_groups(counts: FloatArray, means: FloatArray, scatters: FloatArray, pr
     return levels
 
 
-# Records of unit covariance added to each scatter: groups of fewer records than columns have no determinant else
-_PRIOR_ROWS = 0.1
+_PRIOR_ROWS = 0.1  # Records of unit covariance added to each scatter: few records have no determinant else
 
 
 def agglomerate(sample: FloatArray, most: int, starts: Iterable[int] = (50,)) -> list[IntArray]:
@@ -419,8 +411,7 @@ def _ward(tree: FloatArray | None, n_rows: int, groups: int) -> IntArray:
 TREE_ROWS = 2_000  # Rows of the sample that first groups are made of, which takes 4 bytes for each pair
 _START_PASSES = 10  # Passes from every start; only the likeliest then goes on
 
-# Passes that shapes and numbers of components are compared after; then the best go on, in their order
-SHORT_PASSES = 25
+SHORT_PASSES = 25  # Passes after which shapes and numbers of components are compared; the best go on, in their order
 LONG_PASSES = 200  # The most that a run takes in all
 TOLERANCE = 1e-5  # A pass that changes the log-likelihood by less than this part is the last
 _BEATEN = 3  # Candidates in turn that went on to their end and are not the best: then nobody else goes on
@@ -579,12 +570,10 @@ class Movable:
     """Records that may move into groups under k, and what that costs; one entry for a record and a group."""
 
     costs: FloatArray  # Log(weight · density) in the record's own group less that in the new one
-    # targets, donors: the new group and the record's own
-    targets: IntArray
-    donors: IntArray
-    # sources, rows: the partition and the record's number in it
-    sources: IntArray
-    rows: IntArray
+    targets: IntArray  # The new group
+    donors: IntArray  # The record's own group
+    sources: IntArray  # The partition
+    rows: IntArray  # The record's number in it
     # Entries kept for each pair of target and donor, shape (n_groups,), by donor: what it can spare, but not more than
     # is lacking in all
     most: IntArray
@@ -642,12 +631,10 @@ def movable(
 class Moves:
     """Records that change their group, shape (n_moves,) each."""
 
-    # sources, rows: the partition and the record's number in it
-    sources: IntArray
-    rows: IntArray
-    # targets, donors: the new group and the old one
-    targets: IntArray
-    donors: IntArray
+    sources: IntArray  # The partition
+    rows: IntArray  # The record's number in it
+    targets: IntArray  # The new group
+    donors: IntArray  # The old one
 
     def applied(self, labels: IntArray, source: int = 0) -> IntArray:
         """The labels of a partition after its own moves."""
@@ -767,9 +754,8 @@ def group_statistics(features: FloatArray, labels: IntArray, groups: int) -> Gro
 class AffineMaps:
     """For each group g the map of its draws z: targets_g + matrices_g (z - origins_g)."""
 
-    # origins, targets: means of the draws and of the records, shape (n_groups, width)
-    origins: FloatArray
-    targets: FloatArray
+    origins: FloatArray  # Means of the draws, shape (n_groups, width)
+    targets: FloatArray  # Means of the records, likewise
     matrices: FloatArray  # Shape (n_groups, width, width)
     ranks: IntArray  # Rank of each group's scatter, shape (n_groups,)
     # Groups whose records hardly vary in some direction, as where all but two have zeros, shape (n_groups,): draws that

@@ -137,8 +137,7 @@ class Grouping(Method):
     largest: Callable[[int], int] | None = lambda k: 2 * k - 1
     about: Mapping[str, str] = field(default_factory=dict)  # What each of its options is for
     draws: bool = False  # Whether the groups depend on `rng`
-    # Whether it takes `classes`, codes of shape (n_rows,), and `class_shares`, those of the whole table
-    classes: bool = False
+    classes: bool = False  # Whether it takes `classes`, codes (n_rows,), and `class_shares`, those of the table
     base: type[MethodOptions] = GroupingOptions
 
     def __post_init__(self) -> None:
@@ -260,16 +259,14 @@ class Masker(Replacing):
     # Whether what it releases is of the columns' own scale, such as ends of intervals, and means nothing of scores: a
     # job that says nothing then masks values as they are
     own_scale: bool = False
-    # Whether each part's rows are equal in groups of the option k or more, with the default options
-    identical_rows: bool = False
+    identical_rows: bool = False  # Whether rows of a part are equal in groups of k or more, by default options
     # Whether it forms groups of the option k or more, which span the parts, and keeps the means and the covariance of
     # each exactly; the steps then leave the number of each row's group as the last channel
     grouped: bool = False
     # Whether the columns of the option `categories` come out as scores with mean and variance of the indicators, to be
     # cut into categories, and not as indicators
     returns_category_scores: bool = False
-    # Whether copies of a release are independent draws, from its step that is `redrawn` on
-    redraws: bool = False
+    redraws: bool = False  # Whether copies of a release are independent draws, from its step that is `redrawn` on
     # Whether it permutes along axes, so that `expect` takes the largest size of a record along each, as `largest`
     permutes: bool = False
     decodings: Mapping[str, str] = field(default_factory=dict)  # Ways to decode that mean nothing after it, and why

@@ -23,9 +23,8 @@ class UnitSets:
     """
 
     most: int  # Units of a place that are kept
-    # places, units: pairs, each once, in ascending order, shape (n,)
-    places: IntArray
-    units: Units
+    places: IntArray  # Of pairs in ascending order, each once, the place, shape (n,)
+    units: Units  # The unit, shape (n,)
 
     @classmethod
     def of(cls, places: IntArray, units: Units, most: int) -> UnitSets:
@@ -86,8 +85,7 @@ class Strata:
     positions: tuple[int, ...]  # Where the strata columns stand among the cells
     sizes: tuple[int, ...]  # Number of codes of each of them
     stratum: tuple[int, ...]  # Stratum of each combination (mixed radix of the codes), -1 for dropped
-    # The combination whose codes a record of this combination takes; itself unless its small stratum was merged
-    recoded: tuple[int, ...]
+    recoded: tuple[int, ...]  # The combination whose codes its records take; itself unless it was merged
     rows: tuple[int, ...]  # Records of each stratum
     dropped: int  # Records of dropped small strata
     least: str = ""  # Which strata are small, in words: those under k=5, under k=5 units, or under what a method needs

@@ -19,9 +19,8 @@ class Tree:
     """Splits along principal directions; node 0 is the root, a tree of one leaf has no nodes."""
 
     directions: FloatArray  # Unit vector of each node, shape (n_nodes, width)
-    # thresholds, key_thresholds: A record goes left where (projection, key) is less, in this order, shapes (n_nodes,)
-    thresholds: FloatArray
-    key_thresholds: KeyArray
+    thresholds: FloatArray  # A record goes left where (projection, key) is less, in this order, shape (n_nodes,)
+    key_thresholds: KeyArray  # Likewise
     children: IntArray  # Left and right child, shape (n_nodes, 2): a node, or -1 - leaf
 
     @property
@@ -40,9 +39,7 @@ def fit_tree(sample_features: FloatArray, sample_keys: KeyArray, leaves: int) ->
 
     A node that is to become L leaves sorts its records by (projection on its first principal direction, key) and is cut
     at the rank floor(L/2)/L of the way. Records with equal values go to both sides in proportion to their keys, so that
-    tied data give balanced leaves too.
-
-    Shapes: sample_features (n_sample, width); sample_keys (n_sample,).
+    tied data give balanced leaves too. Shapes: sample_features (n_sample, width); sample_keys (n_sample,).
     """
     features, keys = _checked(sample_features, sample_keys)
     if not 1 <= leaves <= max(1, len(features)):
@@ -62,10 +59,7 @@ def fit_tree(sample_features: FloatArray, sample_keys: KeyArray, leaves: int) ->
 def _grow(
     tree: Tree, node: int, features: FloatArray, keys: KeyArray, rows: IntArray, leaves: int, first_leaf: int
 ) -> int:
-    """Fill in the subtree of `rows` from `node` on, a node before those below; the number by which its parent names it.
-
-    A subtree of L leaves takes L - 1 nodes.
-    """
+    """Fill in a subtree of L leaves, L - 1 nodes from `node` on; the number by which its parent names it."""
     if leaves == 1:
         return -1 - first_leaf
     direction = principal_direction(features, rows, False)
@@ -88,7 +82,6 @@ def route(tree: Tree, features: FloatArray, keys: KeyArray) -> IntArray:
     """Leaf of each record, 0 to tree.leaves - 1, int64, shape (n_rows,).
 
     A record's leaf depends on its own values and key alone: it is the same in whatever batch the record arrives.
-
     Shapes: features (n_rows, tree.width); keys (n_rows,).
     """
     features, keys = _checked(features, keys)

@@ -30,8 +30,7 @@ class Facts:
     """What a run knows at its end."""
 
     job: Job
-    # Where units may have several records, those that are of k of them for certain, as recipients may know
-    least: int | None
+    least: int | None  # Records that are of k units for certain, where these may have several
     verdict: Verdict
     assessment: Assessment
     warnings: tuple[str, ...]

@@ -37,9 +37,8 @@ class Measured:
     """What is known of both tables."""
 
     view: ReleaseView  # The verified variables
-    # original, released: their moments, in the order of the view and on its scales
-    original: PairwiseMoments
-    released: PairwiseMoments
+    original: PairwiseMoments  # Their moments, in the order of the view and on its scales
+    released: PairwiseMoments  # Likewise
 
     @property
     def sides(self) -> tuple[PairwiseMoments, PairwiseMoments]:

@@ -142,8 +142,7 @@ class Picture(Part):
     nulls_original: float | None = None  # Null share; None where it is not reported
     nulls_released: float | None = None
     note: str = ""  # What is not drawn
-    # Whether all records were counted, those without a value among them; else a sample of those with one
-    of_all_rows: bool = False
+    of_all_rows: bool = False  # Of all records, also those without a value; else of a sample of those with one
 
 
 class Panel(Part):
@@ -215,11 +214,9 @@ class Compared(Part):
 
     numbers: tuple[NumberLine, ...]  # Means, standard deviations and shares of nulls
     shares: tuple[ShareLine, ...]  # The commonest categories of each column, none of fewer than k original records
-    # The correlations that changed most, the largest change first, of numbers and such categories
-    pairs: tuple[PairLine, ...]
+    pairs: tuple[PairLine, ...]  # Correlations that changed most, the largest change first, of numbers and these
     pairs_compared: int  # How many correlations there are
-    # Columns of so many categories that nothing of them is measured: they are released unchanged
-    left_out: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()  # Columns of too many categories to be measured, released unchanged
     held_out: int = 0  # Rows of the input that are in neither table
     categories: dict[str, int] = {}  # Of each column in `shares` the categories that k original records or more hold
 
@@ -360,9 +357,8 @@ class Report(Part):
     analyses: tuple[AnalysisPart, ...] = ()
     not_checked: tuple[Unchecked, ...] = ()  # What was not
     files: tuple[FileLine, ...] = ()  # What was released; empty where nothing was
-    # warnings, notes: for the steward only
-    warnings: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()  # For the steward only
+    notes: tuple[str, ...] = ()  # For the steward only
 
     @model_validator(mode="after")
     def _nothing_disclosed(self) -> Report:

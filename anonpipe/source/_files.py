@@ -33,9 +33,8 @@ class Unit:
     path: str  # The file's local path or URL
     format: str  # `parquet`, `csv`, or `statistics` for SPSS, Stata and SAS, `workbook` for Excel
     row_groups: tuple[int, ...]  # The file's row groups in it, for Parquet
-    # first_row, rows: where it begins in the whole input, and its number of rows
-    first_row: int
-    rows: int
+    first_row: int  # Where it begins in the whole input
+    rows: int  # Its number of rows
     keys: tuple[str | None, ...] = ()  # Texts of the columns that the file's folders name; see `Source.keys`
 
 
@@ -64,20 +63,16 @@ class Source:
 
     units: tuple[Unit, ...]  # In the order of the rows
     schema: pa.Schema  # Of every file and the keys of its folders, without metadata
-    # rows, bytes: of all files together
-    rows: int
-    bytes: int
-    # paths, stamps: the files, and what tells a changed file (time of change or entity tag)
-    paths: tuple[str, ...]
-    stamps: tuple[str, ...]
+    rows: int  # Of all files together
+    bytes: int  # Likewise
+    paths: tuple[str, ...]  # The files
+    stamps: tuple[str, ...]  # What tells a changed file: time of change or entity tag
     form: CsvFormat = field(default_factory=CsvFormat)  # How a CSV is written
     # Of each column that pandas reads in a nullable type of its own, this type
     pandas_types: dict[str, str] = field(default_factory=dict)
     keys: tuple[str, ...] = ()  # Columns that stand in the names of folders, and not in the files
-    # Of columns that a file of SPSS, Stata or SAS has labels of
-    labels: Mapping[str, Labels] = field(default_factory=dict)
-    # Orders between columns, whose differences are columns too (`with_orders`)
-    orders: tuple[Rule, ...] = ()
+    labels: Mapping[str, Labels] = field(default_factory=dict)  # Of columns of SPSS, Stata or SAS that have some
+    orders: tuple[Rule, ...] = ()  # Orders between columns, whose differences are columns too (`with_orders`)
 
     def with_orders(self, rules: Sequence[Rule]) -> Source:
         """The input with the columns of differences of orders at its end."""

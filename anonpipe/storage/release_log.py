@@ -48,8 +48,7 @@ _RECORDS = ("record", "with dropped", "without one")  # Kinds of sketches that h
 class CountedUnits:
     """The units of a growing register, as `repeat.growing` compares them."""
 
-    # The column that names the unit, those that are released unchanged, and all: counts by others cannot be compared
-    by: tuple[str, ...]
+    by: tuple[str, ...]  # The unit, unchanged columns, and all: counts by others cannot be compared
     # The released columns, by name, as `UnitSums.columns` numbers them; what has other numbers is of whole records
     names: tuple[str, ...]
     sums: UnitSums  # What was counted
@@ -96,12 +95,10 @@ class StoredSketch:
     """A sketch as a log keeps it: keyed one-way digests and numbers of records."""
 
     on: str  # Keyed digest of what can be compared with it: its kind, and no name of a column
-    # level, depths: the sketch's level, and of each content the level up to which it stays, packed
-    level: int
-    depths: str
-    # marks, counts: keyed digests of the contents, and the records of each, packed
-    marks: str
-    counts: str
+    level: int  # The sketch's level
+    depths: str  # Of each content the level up to which it stays, packed
+    marks: str  # Keyed digests of the contents, packed
+    counts: str  # The records of each, packed
 
     @cached_property
     def contents(self) -> dict[bytes, tuple[int, int]]:
@@ -125,9 +122,8 @@ class StoredSums:
 
     by: str  # Keyed digest of the columns that they are counted by
     buckets: int  # Of each row of sums
-    # marks, sums: as of `UnitSums`, packed
-    marks: str
-    sums: str
+    marks: str  # As of `UnitSums`, packed
+    sums: str  # Likewise
 
     @cached_property
     def read(self) -> UnitSums:

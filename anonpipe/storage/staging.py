@@ -260,8 +260,7 @@ def _metadata(content: bytes) -> ArrayV3Metadata:
 class StagedArray:
     """Rows on disk, divided into regions of known length."""
 
-    # staging, name: where the zarr array lies, shape (rows of all regions with padding, width)
-    staging: Staging
+    staging: Staging  # Where the zarr array lies, of shape (rows of all regions with padding, width)
     name: str
     starts: tuple[int, ...]  # First row of each region; a multiple of the chunk length
 

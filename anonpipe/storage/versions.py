@@ -53,8 +53,7 @@ _STRAY = re.compile(
 _STRAY_REPORT = re.compile(r"\..+\.[0-9a-f]+(\.draft)?")
 
 PATIENCE = 600.0  # Seconds to wait for another run that publishes to the same output
-# On an object store: seconds between heartbeats, and without one until a run counts as dead
-BEAT, SILENCE = 10.0, 60.0
+BEAT, SILENCE = 10.0, 60.0  # On an object store: seconds between heartbeats, and without one until a run counts as dead
 
 # Locked outputs by URL: the owner of the lease, or None for a lock of the kernel
 _HELD: ContextVar[Mapping[str, str | None]] = ContextVar("outputs held here", default=MappingProxyType({}))
@@ -336,8 +335,7 @@ def made_folder(where: OutputPlace) -> Iterator[None]:
 @contextlib.contextmanager
 def _locked(where: OutputPlace, deadline: float) -> Iterator[str | None]:
     """Hold the lock, or yield the owner of a lease: on an object store, and on disks that know no locks."""
-    # The kernel takes a lock from a process that dies; a lease has signs of life.
-    path = Path(where.path(_LOCK))
+    path = Path(where.path(_LOCK))  # The kernel takes a lock from a process that dies; a lease has signs of life
     handle: IO[bytes] | None = None
     while where.local and handle is None:
         try:

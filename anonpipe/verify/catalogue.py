@@ -60,15 +60,13 @@ class Gate:
     # Of a gate on measures the names of these, the first that there is counting; `*` stands for a column's name, and
     # the worst column counts. Patterns of fnmatch: "tails.*" alone would be figures of utility too
     figures: tuple[str, ...] = ()
-    # The same figure of other attackers: the worst counts, where there is one of `figures`
-    other_attackers: tuple[str, ...] = ()
+    other_attackers: tuple[str, ...] = ()  # That of other attackers: the worst of these and `figures` counts
     unmeasured: str = ""  # Of such a gate the key of the check where nothing was measured
     # What else the job must have: of `measure` the part, `risk` or `utility`, that is to be on; `groups`; `hold_out`;
     # `scenarios`; `sensitive`; `strata`; `survival`; `population`; `weights`
     needs: tuple[str, ...] = ()
     example: float = 0.05  # A limit to be named as an example
-    # Whether the figure is a line of the verdict where it has no limit; it is in the report in any case
-    always_shown: bool = True
+    always_shown: bool = True  # Whether it is a line of the verdict without a limit; the report has it always
     few_records: bool = False  # Whether its figure often rests on few records, for which its default limit allows
 
 
@@ -77,9 +75,8 @@ class CheckKind:
     """What is checked."""
 
     key: str  # Stable between versions; other programs may rely on it
-    # title, on: the check in words, and the rows or bytes that it was measured on
-    title: Words
-    on: Words
+    title: Words  # The check in words
+    on: Words  # The rows or bytes that it was measured on
     audience: Audience  # Who may see the figure; the others see the outcome
     unit: str = ""  # Of measured value and limit, where a check has no other
     scope: Scope = Scope.TABLE  # What the figure is the worst of
@@ -586,17 +583,14 @@ class Check:
 
     key: str  # Which; its record is in `catalogue.KINDS`
     outcome: Outcome  # Passed, failed, not checked, or measured while the job sets no limit
-    # measured, limit: none where it was not measured, and for no limit
-    measured: float | None = None
-    limit: float | None = None
+    measured: float | None = None  # None where it was not measured
+    limit: float | None = None  # None for no limit
     unit: str = ""  # Of both
-    # records, of: records that the figure rests on, and that there are; None where that is not known
-    records: int | None = None
-    of: int | None = None
+    records: int | None = None  # Records that the figure rests on; None where that is not known
+    of: int | None = None  # Records that there are, likewise
     columns: tuple[str, ...] = ()  # What it is the figure of: the column, or pair, nearest to its limit; empty for none
     compared: int | None = None  # Columns among which that is the worst; None where that is not known
-    # What else its words name: column names, k, numbers of files. No value of the data.
-    about: About = field(default_factory=dict)
+    about: About = field(default_factory=dict)  # Named by its words: columns, k, numbers of files. No value of the data
     # What was measured where `measured` is the end of its interval that is held against the limit; None elsewhere
     point: float | None = None
     high: float | None = None  # Upper end of that interval

@@ -30,17 +30,15 @@ class Variable:
     column: str  # Name of the table's column
     position: int  # Its position among the cells
     category: int | None  # The category's position that the variable indicates, or None for a number
-    # mean, sd: of the original column (for an indicator, of the indicator); where the release's are known, these
-    mean: float
-    sd: float
+    mean: float  # Of the original column or indicator; where the release's are known, these
+    sd: float  # Likewise
     synthesized: bool  # Whether the column's values are replaced
     # offset, least: of a column that is masked by its logarithm, what is added before it is taken, and the lower bound;
     # the variable is the logarithm. None, 0 for others. Only values that have no logarithm count as the lower bound:
     # others that masking lifts to it are measured as they are, so that a bound that cuts the data is seen.
     offset: float | None = None
     least: float = 0.0
-    # Whether it is a column on another scale once more, as it is: its mean is compared by a limit of its own
-    own_unit: bool = False
+    own_unit: bool = False  # Whether it is a column on another scale once more, as it is, with a limit of its own
     # Whether the release tells a probability of the category in each record, not the category
     probability: bool = False
     # Whether the column is masked by normal scores. The variable is then the mean score of the records of the value:
@@ -181,8 +179,7 @@ def _indicators(
 
 EXACT = 1e-9  # Relative tolerance of what a method promises exactly, before decoding
 
-# Probability that chance alone leads one of the means, or one of the covariances, of a run beyond its limit
-CHANCE = 1e-6
+CHANCE = 1e-6  # Probability that chance alone leads one of the means or covariances of a run beyond its limit
 
 
 @dataclass(frozen=True)
@@ -381,8 +378,7 @@ class Scanned:
 
 # --- Groups that span partitions: sizes and moments, counted again from labels and features ---------------------------
 
-# Deviations count in parts of the group's standard deviation, or of this part of the table's where that is more
-_LEAST = 1e-6
+_LEAST = 1e-6  # Deviations count in parts of the group's deviation, or where more of this part of the table's
 
 
 @dataclass(frozen=True)

@@ -39,8 +39,7 @@ from anonpipe.verify.expectations import (
 from anonpipe.verify.original_values import SmallCellCounts
 from anonpipe.verify.verdict import Verdict
 
-# Largest part that exchanges leave of the standard deviation of a covariance with categories at random
-PLACED = 0.25
+PLACED = 0.25  # Largest part that exchanges leave of the standard deviation of a covariance with categories at random
 
 # Times 1 / n: standard deviation of a correlation of normal draws less that of their normal scores (counted for 30 to
 # 1,000 draws: 1.5 to 1.8 without correlation, less with it)
@@ -111,8 +110,7 @@ class MaskEvidence:
     # Columns of features whose values are not those that are promised of the original ones (those of `data_shuffle`:
     # averaged by rank), in any order; None where that is not promised
     columns_changed: int | None
-    # Fewest rows that are alike in all synthetic columns, in a partition; None where that is not promised
-    fewest_alike: int | None
+    fewest_alike: int | None  # Fewest rows of a partition alike in all synthetic columns; None: not promised
     groups: KeptGroups | None = None  # What became of groups that span partitions; None where there are none
 
     @cached_property
@@ -198,8 +196,7 @@ class Evidence:
     record: str = "row"  # What a row of the measures is: a row, or a unit
     unpublished: frozenset[str] = frozenset()  # Columns of the records that no published row holds, or as a difference
     unit_rows: int | None = None  # Rows that hold k units, whichever they are; None where each row is a unit
-    # Whether scores were mapped so that their values have the original's covariances (`encoding.matching`)
-    values_matched: bool = False
+    values_matched: bool = False  # Whether scores were mapped to the values' covariances (`encoding.matching`)
     kept: Sequence[float] = ()  # Records that equal their own, and by chance; empty where none is one person's
 
     @property
@@ -249,8 +246,7 @@ def _counts(evidence: Evidence, k: int, limits: Limits) -> list[Check]:
     ]
 
 
-# Of a sum of weights, in its standard errors: so much adds an eighth to its root mean square error
-SUMS_OFF = 0.5
+SUMS_OFF = 0.5  # Of a sum of weights, in its standard errors: so much adds an eighth to its root mean square error
 
 
 def _sizes(evidence: Evidence, k: int) -> list[Check]:

@@ -46,8 +46,7 @@ LEEWAY = 1.5  # The density is an estimate: this much more is no evidence of han
 UNEXPLAINED = 0.01  # Of the values: a few groups of equal or mostly missing values are on the grid whatever the method
 
 MOST_AVERAGED = 500
-# Means of up to so many values are looked for; where digits do not reach the fewest, any value may be one
-FEWEST_AVERAGED = 50
+FEWEST_AVERAGED = 50  # Means of up to so many are looked for; where digits do not reach the fewest, any may be one
 
 _ROUNDING = 64 * np.finfo(np.float64).eps
 _BINS = 64
@@ -106,8 +105,7 @@ class Fineness:
     step: float = 0.0  # Of the grid that the job or the type sets; 0 for none
     grid: float = 0.0  # Coarser one that most of the original values lie on; 0 for none
     relative: float = 0.0  # Of a type of few digits the distance of neighbouring numbers over their size; 0 for others
-    # Whether released values may lie on the coarser grid for other reasons than being originals
-    meets_grid: bool = True
+    meets_grid: bool = True  # Whether they may lie on the coarser grid for other reasons than being originals
 
     def rounding(self, values: FloatArray) -> FloatArray:
         """Values nearer than this are one: arithmetic moves them so far."""

@@ -81,8 +81,7 @@ def about(count: int, what: str, base: int) -> str:
     return f"fewer than {base:,} {what}" if count < base else f"about {base * round(count / base):,} {what}"
 
 
-# Of a released figure. In full precision the distance of one record would tell which of the possible values it has.
-DIGITS = 3
+DIGITS = 3  # Of a released figure: in full precision one record's distance would tell its value
 
 
 def disclosive(one: Measurement) -> bool:

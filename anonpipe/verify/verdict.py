@@ -193,9 +193,8 @@ class AnalysisOutcome:
     # for the steward.
     comparison: ModelComparison
     limits: Mapping[str, float]  # What the job declares, by name of the share; empty for nothing
-    # records, of: records that the model was given, and that are released
-    records: int
-    of: int
+    records: int  # Records that the model was given
+    of: int  # Records that are released
     copies: tuple[ModelComparison, ...] = ()  # Those to each copy of the release; empty for one
 
     @property

@@ -26,9 +26,8 @@ class Line:
     key: str
     name: str  # What was checked
     outcome: Outcome
-    # measured, limit: with their unit
-    measured: str
-    limit: str
+    measured: str  # With its unit
+    limit: str  # With its unit
     on: str  # Which rows or bytes it was measured on, and in which column it is worst
     mandatory: bool
 
@@ -223,9 +222,8 @@ class RunFacts:
     held_out: float = 0.0  # share of the records
     copies: int = 1  # of the release, which are all counted by its rows
     times: Mapping[str, float] = field(default_factory=dict)  # seconds of each step of the run
-    # units, recoded: those that are released whole, and the columns that disclosure control changed, in a line each
-    units: str = ""
-    recoded: str = ""
+    units: str = ""  # those that are released whole, in a line each
+    recoded: str = ""  # the columns that disclosure control changed, in a line each
     again: str = ""  # the version with the same rows
 
 

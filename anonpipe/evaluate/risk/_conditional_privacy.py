@@ -21,8 +21,7 @@ BLOCKS = 10  # Parts of the records that the interval rests on
 
 FEWEST_IN_BLOCK = 20  # Records of a part; with fewer there is no interval
 
-# Share of the records whose pair of categories occurs once, above which counts say too little of pairs not seen
-MOST_ALONE = 0.02
+MOST_ALONE = 0.02  # Share of records whose pair of categories occurs once, above which counts say too little
 
 MOST_DIGITS = 6  # Digits behind the point up to which values may lie on a grid
 
@@ -142,9 +141,8 @@ def _measured(
 class _NumberColumns:
     """A column of numbers that has a figure: without nulls, and spread inside its steps."""
 
-    # a, b: original and released, in the standard deviation of the original and from its mean, shape (n,)
-    a: FloatArray
-    b: FloatArray
+    a: FloatArray  # Original, from its mean, in its standard deviation, shape (n,)
+    b: FloatArray  # Released, on the same scale
     plain: FloatArray  # The original before it was spread, in the same scale
     neighbours: int  # As asked for
 

@@ -68,10 +68,7 @@ FEWEST = 5  # Fewer guesses than this are not looked at by themselves
 
 
 def agreed(values: FloatArray, squared: FloatArray, allowed: float) -> tuple[FloatArray, IntArray]:
-    """The value on which most of some neighbours agree, and how many do.
-
-    Shapes: values, squared (n, count); returns (n,).
-    """
+    """The value on which most of some neighbours, shape (n, count), agree, and how many do, shape (n,)."""
     found, null = np.isfinite(squared), np.isnan(values)
     with np.errstate(invalid="ignore"):
         same = np.abs(values[:, :, None] - values[:, None, :]) <= allowed * (1 + 1e-9)

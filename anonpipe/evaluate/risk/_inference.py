@@ -68,9 +68,8 @@ class AttributeRisk:
     """How well one column is guessed."""
 
     name: str  # Of the column
-    # members, controls: share of right guesses for records that the release was made from, and for held-out ones
-    members: float
-    controls: float
+    members: float  # Share of right guesses for records that the release was made from
+    controls: float  # The same for held-out records
     constant: float  # Share of right guesses for members by the one best value, whatever is known
     # (members - controls) / (1 - controls), of what cannot be guessed anyway the share that the release gives away, and
     # its interval; NaN and None where controls are always guessed. Lower ends of all columns attacked hold together.
@@ -85,9 +84,8 @@ class SurestGuesses:
 
     share: float  # Of the guesses of a column, members and held-out records each
     columns: tuple[AttributeRisk, ...]
-    # members, controls: guesses of each column that these are
-    members: int
-    controls: int
+    members: int  # Guesses of each column for members
+    controls: int  # Guesses of each column for held-out records
 
 
 @dataclass(frozen=True)

@@ -139,9 +139,7 @@ def known_attribute(
     shortest solution stands.
 
     All guesses take the group as known, so this is an upper limit of what a person who must find the group first would
-    recover.
-
-    Time n · width² and, for moments, n · width · min(group, width); memory a few times the features.
+    recover. Time n · width² and, for moments, n · width · min(group, width); memory a few times the features.
     """
     given = _Attacked.of(groups, tolerance, of)
     width = given.original.shape[1]
@@ -329,12 +327,10 @@ STEPS = (1e-9, 1e-6, 1e-4, 1e-3, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
 class _Attacked:
     """Whole groups, original and released."""
 
-    # original, released: features, shape (n_rows, width)
-    original: FloatArray
-    released: FloatArray
+    original: FloatArray  # Features, shape (n_rows, width)
+    released: FloatArray  # Likewise
     group: IntArray  # Group of each row, 0 to n_groups - 1, shape (n_rows,)
-    # order, starts: as from `anonpipe.kernels.points.sort_groups`
-    order: IntArray
+    order: IntArray  # `order` and `starts` are as from `anonpipe.kernels.points.sort_groups`
     starts: IntArray
     tolerance: float  # Largest error of a recovered value
     records: int  # That there are, of which these are some or all

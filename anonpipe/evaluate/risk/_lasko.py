@@ -124,8 +124,7 @@ def _together(measures: Predictions, matched: BoolArray) -> Share:
     from sklearn.linear_model import LogisticRegression
 
     ranks = rankdata(np.column_stack(measures), axis=0) / len(matched) - 0.5
-    # Right and wrong ones are dealt out evenly, in their order.
-    fold = np.empty(len(matched), dtype=np.int64)
+    fold = np.empty(len(matched), dtype=np.int64)  # Right and wrong ones are dealt out evenly, in their order
     for side in (matched, ~matched):
         fold[side] = np.arange(int(side.sum())) % 5
     scores = np.empty(len(matched))
@@ -191,11 +190,9 @@ class Excess:
     # Probability of so large a statistic, or of a smaller one, where the true excess is no more than the margin. Large
     # is good.
     p: float
-    # low, high: ends of an interval of 95 % or more of the true excess
-    low: float
+    low: float  # Ends of an interval of 95 % or more of the true excess
     high: float
-    # median, reference_median: of the measure
-    median: float
+    median: float  # Of the measure
     reference_median: float
     curve: Curve  # Cumulative shares
 
@@ -206,10 +203,8 @@ def excess(values: FloatArray, reference: FloatArray, margin: float, title: str 
     Under an excess of `margin` or less, a statistic of d is no more probable than one of d - margin under equality,
     which gives p = exp(-2 (d - margin)² n m / (n + m)) (Smirnov). The interval holds for samples that depend on each
     other, as with leave-one-out: it adds and takes off the band of either curve (Dvoretzky, Kiefer & Wolfowitz, with
-    Massart's constant).
-
-    Conover (1999), Practical Nonparametric Statistics, 3rd ed., section 6.3; Massart (1990), Annals of Probability
-    18:1269-1283, doi:10.1214/aop/1176990746.
+    Massart's constant). Conover (1999), Practical Nonparametric Statistics, 3rd ed., section 6.3; Massart (1990),
+    Annals of Probability 18:1269-1283, doi:10.1214/aop/1176990746.
     """
     from scipy.stats import ecdf, ks_2samp
 

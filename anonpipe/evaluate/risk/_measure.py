@@ -137,10 +137,8 @@ class StratumGuesses:
     """Guesses of a column that makes the strata, by the closest record in all columns but those of the strata."""
 
     members: BoolArray  # Whether the closest released record has the value of each record looked for
-    # The same of held-out records; without them, of the closest other original record of each record looked for
-    controls: BoolArray
-    # Whether the closest released record is of its own group, or its own; None where none stands for either
-    linked: BoolArray | None
+    controls: BoolArray  # The same of held-out records, else of the closest other original of each
+    linked: BoolArray | None  # Whether the closest released record is its own or of its group; None for neither
     commonest: float  # Share of the commonest value among the records looked for
     held: bool  # Whether the controls were held out
 
@@ -162,8 +160,7 @@ class AttackScenario:
     chances: FloatArray | Reason = Reason.ONLY_A_RUN
     sampling_fraction: float | None = None  # Share of the population that is in the original; None for not declared
     of: int = 0  # Persons that there are, a person of several classes counting in each; 0 for those of `sizes`
-    # Sum of the survey weights of each class, which estimates its persons in the population; None for none
-    weights: FloatArray | None = None
+    weights: FloatArray | None = None  # Sum of the survey weights of each class, which estimates its persons
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,10 +210,8 @@ class AttackData:
     by_rank: NearestMatches
     whitened: NearestMatches | None
     numbers: tuple[Sequence[str], FloatArray]  # Names and original values of masked numbers and dates, NaN for null
-    # Which of the nearest are indistinguishable, where records are in groups and made from none alone
-    alike: EquivalenceClasses | None = None
-    # Right links of some cells where all is assigned at once, as of `assigned_cells`
-    assigned: FloatArray | Reason = Reason.ONLY_A_RUN
+    alike: EquivalenceClasses | None = None  # Indistinguishable ones, where records are in groups
+    assigned: FloatArray | Reason = Reason.ONLY_A_RUN  # Right links by assignment, as of `assigned_cells`
     held: NearestMatches | Reason  # The nearest released records of held-out ones
     # Mean distances to the nearest record of each copy of the release, of those looked for and of held-out ones; None
     # of one copy

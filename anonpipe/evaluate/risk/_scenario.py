@@ -32,8 +32,7 @@ _POPULATION = (
 )
 _LINKS = "El Emam et al. (2009), doi:10.1197/jamia.M2716; European Medicines Agency, Policy 0070, external guidance"
 
-# Persons of a class up to which scipy's function is taken, and terms that are enough beyond
-_SMALL_CLASS, _TERMS = 8, 200
+_SMALL_CLASS, _TERMS = 8, 200  # Persons of a class up to which scipy is used, and terms that are enough beyond
 
 # Of some columns how far what is known may be off, and how far in parts of the value; 0 where it is exact
 Tolerances = Sequence[tuple[float, float]]
@@ -213,8 +212,7 @@ class ScenarioRisk:
 class KeyMatches:
     """What a part of the release has for those who are looked for by a few columns."""
 
-    # Smallest squared distance in these columns; infinity where none is equal in the unchanged ones
-    squared: FloatArray
+    squared: FloatArray  # Smallest squared distance in these columns; infinity where no unchanged ones are equal
     ties: IntArray  # Released records at that distance
     own: FloatArray  # Sum of what these count as the own ones
 
@@ -296,8 +294,7 @@ def _nearest_of_block(
     weights: FloatArray,
 ) -> tuple[FloatArray, IntArray, FloatArray]:
     """Search each query's block."""
-    # Shapes: points (n, width); begins, ends (m,); returns (m,).
-    m = queries.shape[0]
+    m = queries.shape[0]  # Shapes: points (n, width); begins, ends (m,); returns (m,)
     squared, ties, own = np.full(m, np.inf), np.zeros(m, dtype=np.int64), np.zeros(m)
     for q in range(m):
         best = np.inf

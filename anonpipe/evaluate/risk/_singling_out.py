@@ -54,9 +54,8 @@ class Predicates:
     """Intervals of some columns, all of which hold: ends included, null is infinity."""
 
     columns: IntArray  # Which, shape (n_predicates, size)
-    # low, high: ends, of the same shape
-    low: FloatArray
-    high: FloatArray
+    low: FloatArray  # Lower ends, of the same shape
+    high: FloatArray  # Upper ends
 
     def matches(self, records: Ordered, most: int = MANY, offset: int = 0) -> Matches:
         """Which of some records meet each, counted to one more than `most`; `offset`: number of the first record."""

@@ -139,8 +139,7 @@ def condition(part: pd.DataFrame, analysis: Analysis, what: str) -> FloatArray:
 
 INTERCEPT = "Intercept"
 
-# A column of names or numbers that is taken for categories would fill the memory with columns of 0 and 1
-MOST_COEFFICIENTS = 1_000
+MOST_COEFFICIENTS = 1_000  # A column of names or numbers taken for categories would fill the memory with 0 and 1
 _MOST_NAMES = 100_000  # More columns than this are not even named; patsy counts those of fewer exactly
 
 
@@ -150,13 +149,11 @@ class Design:
 
     response: FloatArray  # Shape (n_rows,); 0 and 1 for logistic models, times for Cox models
     predictors: FloatArray  # Shape (n_rows, n_coefficients)
-    # names, terms: of each coefficient its name, and the part of the formula it is from
-    names: tuple[str, ...]
-    terms: tuple[str, ...]
+    names: tuple[str, ...]  # Of the coefficients
+    terms: tuple[str, ...]  # Of each the part of the formula that it is from
     events: npt.NDArray[np.bool_] | None  # Whether the time is that of an event, shape (n_rows,); for Cox models
     left_out: int  # Records of the subset that are not used, for nulls
-    # Whether a function of the formula keeps what it has seen of the table that was coded first, such as means
-    learnt: bool = True
+    learnt: bool = True  # Whether a function keeps something of the table that was coded first, such as means
     weights: FloatArray | None = None  # Survey weights, shape (n_rows,); None for none
     psus: Psus | None = None  # How the rows of the whole table were drawn, the subset or not; None without weights
     levels: tuple[str, ...] = ()  # Categories of the response, which holds their numbers

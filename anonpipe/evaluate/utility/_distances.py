@@ -31,8 +31,7 @@ def wasserstein_distance(old: FloatArray, new: FloatArray) -> float:
 
     if (old == old[0]).all():
         return float("nan")
-    # Scaled first, so that no square overflows.
-    unit = np.abs(old).max()
+    unit = np.abs(old).max()  # Scaled first, so that no square overflows
     return float(stats.wasserstein_distance(old / unit, new / unit) / (old / unit).std())
 
 

@@ -37,8 +37,7 @@ _SPLINES = {
     "bs": ("df", "knots", "degree", "include_intercept", "lower_bound", "upper_bound"),
     **dict.fromkeys(("cr", "cc"), ("df", "knots", "lower_bound", "upper_bound", "constraints")),
 }
-# Options of all that takes one column or expression
-_OPTIONS = {**dict.fromkeys((*_FUNCTIONS, "I"), ()), **_SCALINGS, **_SPLINES}
+_OPTIONS = {**dict.fromkeys((*_FUNCTIONS, "I"), ()), **_SCALINGS, **_SPLINES}  # Of all that takes one argument
 
 _MOST_CHARACTERS, _MOST_TERMS, _MOST_LISTED = 4_000, 500, 1_000
 _DEEPEST, _LARGEST_POWER, _WIDEST_SPLINE = 100, 10, 50

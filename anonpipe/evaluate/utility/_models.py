@@ -121,9 +121,8 @@ class CoefficientChange:
 class CoefficientShares:
     """How many of the coefficients changed; intercepts are not among them."""
 
-    # coefficients, significant: of the originals, and those of them that are significant
-    coefficients: int
-    significant: int
+    coefficients: int  # Of the originals
+    significant: int  # Those of them that are significant
     # Shares of the coefficients (of direction: of the significant ones) and mean overlap of intervals; NaN for none
     changed_significance: float
     changed_direction: float
@@ -137,8 +136,7 @@ class ModelComparison:
     """One analysis of both tables."""
 
     analysis: Analysis  # Which
-    # original, released: the two fits. Where the original has none, there is nothing to compare.
-    original: ModelFit
+    original: ModelFit  # Where this one has no fit, there is nothing to compare
     released: ModelFit
     # Those that the original determines, in the formula's order, the intercept among them
     coefficients: tuple[CoefficientChange, ...]
@@ -190,10 +188,9 @@ def fit_models(original: pd.DataFrame, analyses: Iterable[Analysis]) -> tuple[Fi
     """Fit the recipient's models to the original once, so that any number of releases can be compared with it.
 
     A release is coded with the original's levels, knots and scales, so that equal names mean the same. A model without
-    a fit says why in its `ModelFit`. No error quotes values of the data.
-
-    Gal, Tucker, Gangopadhyay and Chen (2014), J. Biomed. Inform. 50:32-45, doi:10.1016/j.jbi.2014.01.001, section 3.
-    Overlap: Karr, Kohnen, Oganian, Reiter and Sanil (2006), Am. Stat. 60:224-232, doi:10.1198/000313006X124640.
+    a fit says why in its `ModelFit`. No error quotes values of the data. Gal, Tucker, Gangopadhyay and Chen (2014), J.
+    Biomed. Inform. 50:32-45, doi:10.1016/j.jbi.2014.01.001, section 3. Overlap: Karr, Kohnen, Oganian, Reiter and Sanil
+    (2006), Am. Stat. 60:224-232, doi:10.1198/000313006X124640.
     """
     models = tuple(analyses)
     names = [analysis.name for analysis in models]
@@ -259,14 +256,11 @@ def _estimates(names: Sequence[str], solution: Solution) -> dict[str, Estimate |
 
 _MOST_STEPS, _MOST_HALVINGS = 50, 40
 
-# Log-likelihood that a further step could gain; in standard errors a distance of 1e-4, of which a step leaves 1e-8
-_REACHED = 1e-8
+_REACHED = 1e-8  # Log-likelihood that a step could gain: 1e-4 standard errors, of which it leaves 1e-8
 
-# A step this long, in units of the linear predictor, that gains nothing: the likelihood is flat to infinity
-_STILL_MOVING = 0.1
+_STILL_MOVING = 0.1  # A step this long, of the linear predictor, that gains nothing: the likelihood is flat
 
-# Part of the spread of a direction by which rounding and the other coefficients may blur a comparison
-_TOLERANCE = 1e-2
+_TOLERANCE = 1e-2  # Part of a direction's spread by which rounding and other coefficients may blur a comparison
 
 
 @dataclass(frozen=True, eq=False)
@@ -277,8 +271,7 @@ class CoxFit:
     covariance: FloatArray  # Inverse of the information, or by linearisation with weights, (n_columns, n_columns)
     log_likelihood: float  # The partial one, at `values`
     steps: int  # Newton steps that were taken
-    # A direction in which the likelihood grows for ever, shape (n_columns,); None where it has a maximum
-    monotone: FloatArray | None
+    monotone: FloatArray | None  # Direction in which the likelihood grows for ever; None: it has a maximum
     converged: bool  # Whether the maximum was reached
 
 
@@ -340,13 +333,11 @@ class _Risks:
 
     order: IntArray  # Their places in the table, shape (n_at_risk,)
     columns: FloatArray  # Predictors, shape (n_at_risk, n_columns)
-    # Numbers of the latest event time at which the record is at risk, and of the latest before that, shape (n_at_risk,)
-    last: IntArray
+    last: IntArray  # Numbers of the latest event time at which the record is at risk, shape (n_at_risk,)
     before: IntArray
     died: BoolArray  # Whether the record's own event is at that time, shape (n_at_risk,)
     tie: IntArray  # Of each event the number of its time, shape (n_events,)
-    # Of each event the part of its tie that Efron takes for gone before it: 0, 1/d, …, (d-1)/d, shape (n_events,)
-    gone: FloatArray
+    gone: FloatArray  # Of each event the part of its tie that is gone before it: 0, 1/d, …, (d-1)/d (Efron)
     ends: IntArray  # Of each event time the number of the first one of the next stratum, shape (n_times,)
     weights: FloatArray  # Of a survey, shape (n_at_risk,), and of each event the mean of its tie, shape (n_events,)
     tied: FloatArray
@@ -508,9 +499,8 @@ _MOVING = 0.05  # Part of the largest change that a coefficient has in a directi
 class Solution(NamedTuple):
     """A fitted model."""
 
-    # coefficients, errors: estimates and standard errors, shape (n_coefficients,); NaN where not determined
-    coefficients: FloatArray
-    errors: FloatArray
+    coefficients: FloatArray  # Estimates, shape (n_coefficients,); NaN where not determined
+    errors: FloatArray  # Their standard errors, likewise
     degrees: float  # Degrees of freedom of Student's distribution of the estimates; inf for the normal one
 
 
@@ -546,8 +536,7 @@ class _Basis:
     triangle: FloatArray  # Predictors of the basis = columns @ triangle, shape (rank, rank)
     places: IntArray  # Numbers of the predictors of the basis, shape (rank,)
     determined: BoolArray  # Whether the coefficient is the same in all solutions, shape (n_coefficients,)
-    # Root mean square of each predictor, or standard deviation where centred, shape (n_coefficients,)
-    sizes: FloatArray
+    sizes: FloatArray  # Root mean square of each predictor, or standard deviation where centred, (n_coefficients,)
 
     @property
     def rank(self) -> int:

@@ -32,12 +32,10 @@ LEAST = 1e-3  # Default size below which an original term, on its own scale, cou
 class ChangeSummary:
     """Sizes of relative changes in per cent, over all terms that can be compared."""
 
-    # mean, median: NaN where no term can be compared
-    mean: float
-    median: float
+    mean: float  # NaN where no term can be compared
+    median: float  # Likewise
     terms: int  # Terms in them
-    # Terms that the original does not have, or that are so near zero there that a ratio to them says nothing
-    left_out: int
+    left_out: int  # Terms that the original lacks, or so near zero there that a ratio to them says nothing
     # Terms that the original has and the release has not, such as the correlation of a column that the release holds
     # constant. They are not in the mean: where there are any, it flatters the release.
     lost: int
@@ -232,8 +230,7 @@ def pairwise_correlations(table: FloatArray) -> FloatArray:
     import pandas as pd
 
     columns = pd.DataFrame(table)
-    # Sums of squares of large numbers would lose the differences, or overflow.
-    columns -= columns.mean()
+    columns -= columns.mean()  # Sums of squares of large numbers would lose the differences, or overflow
     return np.asarray((columns / columns.abs().max()).corr(min_periods=2))
 
 
@@ -348,8 +345,7 @@ PAIR_TRENDS = UtilityMeasure((_RELATIVE, _PLAIN, _BY_RANK, _RATIO, _CONTINGENCY)
 
 # --- Information loss record by record (IL1s), and of the correlation structure (eigenvalues) -------------------------
 
-# Eigenvalues of the original below this are those of columns that add up: a ratio to them says nothing
-_SMALLEST = 1e-9
+_SMALLEST = 1e-9  # Eigenvalues below this are those of columns that add up: a ratio to them says nothing
 
 
 def il1s(old: FloatArray, new: FloatArray) -> FloatArray:

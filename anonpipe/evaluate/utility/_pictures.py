@@ -31,8 +31,7 @@ _OTHER = "(other)"
 class Binning:
     """How values are put into bins and categories that are shown."""
 
-    # Original records that each holds: neighbouring bins are joined until they do, rare categories are ``(other)``
-    least: int
+    least: int  # Original records that each holds or more: bins are joined, rare categories are ``(other)``
     least_released: int = 0  # Released records that each holds
     from_release: bool = False  # Whether edges, and which categories are shown, follow from the release alone
     rounded: int = 1  # Counts of the original are shown in multiples of this
@@ -59,14 +58,11 @@ class Distribution:
     # last are None, as outer bins are open. Empty for categories.
     edges: tuple[float | None, ...]
     labels: tuple[str, ...]  # Categories; the last may be ``(other)``. Empty for numbers and dates.
-    # original, released: counts by bin or category; empty where there are too few records
-    original: tuple[int, ...]
-    released: tuple[int, ...]
-    # original_records, released_records: values and nulls
-    original_records: int
-    released_records: int
-    # original_nulls, released_nulls: none in the original where some, but fewer than k, are null
-    original_nulls: int | None
+    original: tuple[int, ...]  # Counts by bin or category; empty where there are too few records
+    released: tuple[int, ...]  # Likewise
+    original_records: int  # Values and nulls
+    released_records: int  # Likewise
+    original_nulls: int | None  # None where some, but fewer than k, are null
     released_nulls: int
     note: str = ""  # Why there are no bins
 
@@ -221,14 +217,11 @@ _MOST_PANELS = 24  # Groups of an endpoint that are drawn
 class SurvivalPanel:
     """Both curves of all records, or of a group."""
 
-    # column, group: which; empty for all records
-    column: str
-    group: str
-    # At which both curves are shown, the first being 0: multiples of a round step, between which k events lie
-    times: tuple[float, ...]
-    # original, released: share that survives each; with competing events, share that had the event before
-    original: tuple[float, ...]
-    released: tuple[float, ...]
+    column: str  # Which; empty for all records
+    group: str  # Likewise
+    times: tuple[float, ...]  # From 0, at multiples of a round step between which k events lie
+    original: tuple[float, ...]  # Share that survives each time; with competing events, share that had the event before
+    released: tuple[float, ...]  # Likewise
     records: int  # Original ones, as they may be shown
 
 
@@ -246,10 +239,9 @@ def survival_pictures(
 ) -> tuple[SurvivalPicture, ...]:
     """Survival curves of both tables at common round times, between any two of which k events or more lie.
 
-    Kaplan-Meier curves, or with competing events cumulative incidences.
-
-    A group is drawn where it has 10 k original records and k events. Those of a column that are not drawn (nulls are
-    one) have as many together, or one more is left out: all records less those that are drawn would tell of them.
+    Kaplan-Meier curves, or with competing events cumulative incidences. A group is drawn where it has 10 k original
+    records and k events. Those of a column that are not drawn (nulls are one) have as many together, or one more is
+    left out: all records less those that are drawn would tell of them.
     """
     tables = replace(tables, least=binning.least)
     return tuple(_picture(tables, endpoint, binning) for endpoint in compared_endpoints(tables, endpoints))

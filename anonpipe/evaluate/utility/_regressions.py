@@ -185,8 +185,7 @@ _MODELS = {
 @np.errstate(all="ignore")
 def _weighted(model: str, design: Design, columns: FloatArray, start: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Estimates and their covariance by linearisation, from those of the model without weights, shape (n_values,)."""
-    # Binder (1983), Int. Stat. Rev. 51:279-292, doi:10.2307/1402588.
-    weights, psus = design.weights, design.psus
+    weights, psus = design.weights, design.psus  # Binder (1983), Int. Stat. Rev. 51:279-292, doi:10.2307/1402588
     assert weights is not None and psus is not None  # as the caller has seen
 
     def score(values: FloatArray) -> FloatArray:

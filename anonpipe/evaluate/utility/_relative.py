@@ -37,9 +37,8 @@ class LifeTable:
 
     deaths: FloatArray  # Probabilities, shape (n_sexes, n_years, n_ages)
     sexes: tuple[str, ...]  # Empty where the table has no sex
-    # first_year, first_age: of the first places; years and ages beyond the table are taken for its ends
-    first_year: int
-    first_age: int
+    first_year: int  # That of the first place; years beyond the table are taken for its ends
+    first_age: int  # The same of ages
 
     @classmethod
     def of(cls, frame: pd.DataFrame) -> LifeTable:

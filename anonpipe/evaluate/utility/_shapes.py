@@ -63,8 +63,7 @@ _LEAST_ROWS = 4  # Records of the original that can be halved
 class Splits:
     """Random halves of the original."""
 
-    # Whether a record is in the first half, shape (SPLITS, n_rows), or (0, n_rows) of fewer than `_LEAST_ROWS`
-    first: BoolArray
+    first: BoolArray  # Whether in the first half, shape (SPLITS, n_rows), or (0, n_rows) of fewer than `_LEAST_ROWS`
     scale: float  # From a difference between halves to one between the tables compared
 
     @classmethod
@@ -84,9 +83,8 @@ class Places:
     """A column, or a pair of columns, of both tables as places in one list of values or cells."""
 
     name: str  # Of the column or pair
-    # old, new: place of each record; -1 for what is left out
-    old: IntArray
-    new: IntArray
+    old: IntArray  # Place of each original record; -1 for what is left out
+    new: IntArray  # Of each released record, likewise
     cells: int  # How many there are
     ordered: bool  # Whether the places have an order: distribution functions are compared, and else shares
 

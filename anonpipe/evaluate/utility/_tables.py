@@ -23,9 +23,8 @@ class Endpoint:
     """A time and what happens at it."""
 
     name: str  # Of the analysis; empty for that of the columns' roles
-    # time, status: columns
-    time: str
-    status: str
+    time: str  # Its column
+    status: str  # Its column
     event: tuple[Scalar, ...]  # Values of the status that mean that the event happened; others are censored
     competing: tuple[Scalar, ...] = ()  # Values that mean another event, after which this one cannot happen
     weight: str = ""  # The column of survey weights; empty for none
@@ -45,12 +44,10 @@ def spreads(table: FloatArray) -> FloatArray:
 class BothColumns:
     """A column in the original and in the release."""
 
-    # name, kind: as declared
     name: str
-    kind: Kind
-    # old, new: numbers, days since 1970-01-01, or places in `levels`; NaN for nulls. (n_rows,), (n_released,).
-    old: FloatArray
-    new: FloatArray
+    kind: Kind  # As declared
+    old: FloatArray  # Numbers, days since 1970-01-01, or places in `levels`; NaN for nulls; shape (n_rows,)
+    new: FloatArray  # Likewise, shape (n_released,)
     levels: tuple[Any, ...] = ()  # Categories of both tables; empty for numbers and dates
 
     @property
@@ -64,9 +61,8 @@ class TypedTables:
     """The columns that are compared."""
 
     columns: tuple[BothColumns, ...]  # In the order declared
-    # rows, released: records of either table
-    rows: int
-    released: int
+    rows: int  # Original records
+    released: int  # Released records
     paired: bool  # Whether row i of the release stands for row i of the original
     least: int = 1  # k: what fewer records have in common is not looked at
     endpoints: tuple[Endpoint, ...] = ()  # Whose survival curves are compared
@@ -171,8 +167,7 @@ def _codes(old: pd.Series[Any], new: pd.Series[Any]) -> tuple[FloatArray, tuple[
 
 # --- Typed tables as the matrices that regressions and trees take -----------------------------------------------------
 
-# Categories of a column that stay separate, the most frequent in both tables; the others are one more
-_MOST_LEVELS = 10
+_MOST_LEVELS = 10  # Categories that stay separate, the most frequent in both tables; all others are one
 
 
 class Encoded(NamedTuple):
@@ -180,8 +175,7 @@ class Encoded(NamedTuple):
 
     old: FloatArray  # Shape (n_rows, width)
     new: FloatArray  # Shape (n_released, width)
-    # Places of the columns that are codes: categories, nulls being one, and whether a number is null
-    categories: tuple[int, ...]
+    categories: tuple[int, ...]  # Places of columns of codes: categories (nulls are one), and whether a number is null
 
 
 def encoded(tables: TypedTables) -> Encoded:

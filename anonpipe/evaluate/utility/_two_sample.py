@@ -136,8 +136,7 @@ def _column_codes(table: FloatArray, categories: Sequence[int]) -> list[FloatArr
         elif (column == column[0]).all():
             coded.append(np.zeros((len(column), 0)))
         else:
-            # Halves, so that the difference of two huge numbers is finite.
-            centred = column / 2 - (column / 2).mean()
+            centred = column / 2 - (column / 2).mean()  # Halves, so that the difference of two huge numbers is finite
             centred /= np.abs(centred).max()
             coded.append((centred / centred.std())[:, None])
     return coded
@@ -173,8 +172,7 @@ class Propensity:
     # U_p: mean squared difference of the fitted probability and the share c of released records; 0 (nothing tells them
     # apart) to c (1 - c), 1/4 for tables of equal size
     value: float
-    # Of records drawn again from the original's own distribution: (rank - 1) (1 - c)² c / N, of N records in all
-    expected: float
+    expected: float  # Of records drawn again from the original's law: (rank - 1) (1 - c)² c / N of N in all
     # value / expected, the pMSE ratio: about 1 for such records, 2 for a second sample of the population, 0 for a copy;
     # NaN where no column varies
     ratio: float
@@ -188,16 +186,13 @@ def propensity(
     """Propensity score measure: both tables are stacked, and which is which is regressed on the columns.
 
     `terms` are main effects and interactions of columns, `categories` those of which none has powers. There are fewer
-    columns of the regression than records. Shapes: (n_rows, width) and (n_released, width), finite.
-
-    Equation 11 takes 1/2 off the fitted probability, for tables of equal size; in general it is the share c of released
-    records, with which it was first published. Without powers a column that differs in its spread only is not noticed.
-
-    The likelihood has no penalty, and no maximum where records are distinguished without error; fitted probabilities
-    still converge, and so does U_p. Dependent columns are left out, which changes no probability.
-
-    Of two independent samples N·U_p is χ² / 4 with rank - 1 degrees of freedom if c = 1/2. A release made from the
-    original differs from it by its own sampling error only, half of that variance: hence `expected`.
+    columns of the regression than records. Shapes: (n_rows, width) and (n_released, width), finite. Equation 11 takes
+    1/2 off the fitted probability, for tables of equal size; in general it is the share c of released records, with
+    which it was first published. Without powers a column that differs in its spread only is not noticed. The likelihood
+    has no penalty, and no maximum where records are distinguished without error; fitted probabilities still converge,
+    and so does U_p. Dependent columns are left out, which changes no probability. Of two independent samples N·U_p is
+    χ² / 4 with rank - 1 degrees of freedom if c = 1/2. A release made from the original differs from it by its own
+    sampling error only, half of that variance: hence `expected`.
     """
     total, share = len(old) + len(new), len(new) / (len(old) + len(new))
     columns = design(terms, _column_codes(np.concatenate([old, new]), categories))

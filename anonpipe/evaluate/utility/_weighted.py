@@ -121,8 +121,7 @@ def weighted_means(
 
 
 _Sides = tuple[FloatArray, FloatArray]  # Weights of both tables
-# What, how far off in standard errors, and the degrees of freedom of these
-_Estimate = tuple[str, float, float]
+_Estimate = tuple[str, float, float]  # What, how far off in standard errors, and the degrees of freedom of these
 
 
 def _estimates(tables: TypedTables, sides: _Sides, psus: Psus | None) -> tuple[list[_Estimate], list[_Estimate]]:

@@ -1,7 +1,4 @@
-"""Forming groups of at least k near records.
-
-`cluster` runs a method of `METHODS`, `refine` improves any grouping, `information_loss` says how good it is.
-"""
+"""Groups of at least k near records: formed by `cluster`, improved by `refine`, judged by `information_loss`."""
 
 from __future__ import annotations
 
@@ -66,10 +63,7 @@ def cluster(
     class_shares: FloatArray | None = None,
     **options: int | float | str | None,
 ) -> IntArray:
-    """Group records by a method of `METHODS`, and count the groups whatever the method promises.
-
-    Shapes: features (n_rows, width); classes (n_rows,).
-    """
+    """Group records by a method of `METHODS`, and count the groups whatever the method promises."""
     if method not in METHODS:
         raise ValueError(f"method is {method!r}; allowed are {', '.join(METHODS)}")
     entry = METHODS[method]

@@ -151,18 +151,15 @@ def _class_figures(order: IntArray, starts: IntArray, classes: IntArray, shares:
 class ClassDisclosure:
     """How far the classes inside groups tell the class of a record."""
 
-    # n_rows, n_groups: number of records and of groups
-    n_rows: int
-    n_groups: int
-    # Mean over groups of the chi-square of their class counts against the table's shares (Li and Sarkar 2013, eq. 13).
-    chi_square: float
+    n_rows: int  # Number of records
+    n_groups: int  # Number of groups
+    chi_square: float  # Mean over groups of the chi-square of class counts (Li and Sarkar 2013, eq. 13)
     # mean_divergence, largest_divergence: jensen-Shannon divergence (base 2, 0 to 1) of a group from the whole table:
     # mean over *records* (eq. 7), and the largest.
     mean_divergence: float
     largest_divergence: float
     homogeneous_share: float  # Share of records in groups with one sensitive value
-    # Number of groups in which a class has one record only: who knows all others of the group learns from it
-    groups_with_a_single: int
+    groups_with_a_single: int  # Groups in which a class has one record: who knows all others learns from it
     # Number of records that are the only one of their class in their group (Li and Sarkar 2013, section 7): who knows
     # one of its group and its class has found it
     single_records: int
@@ -200,10 +197,8 @@ class ClassDisclosure:
 def class_disclosure(labels: IntArray, classes: IntArray, class_shares: FloatArray | None = None) -> ClassDisclosure:
     """Measure how the sensitive values in groups differ from those of the whole table.
 
-    Shapes: labels (n_rows,); classes (n_rows,).
-
-    Li and Sarkar 2013, doi:10.1287/mnsc.1120.1584, eq. 7 and 13, section 7; for l-diversity and t-closeness see
-    `constrain_classes`.
+    Shapes: labels (n_rows,); classes (n_rows,). Li and Sarkar 2013, doi:10.1287/mnsc.1120.1584, eq. 7 and 13, section
+    7; for l-diversity and t-closeness see `constrain_classes`.
     """
     labels = unit_codes(labels, "labels", np.size(labels))
     classes, shares = checked_classes(classes, class_shares, len(labels), "class_disclosure")
@@ -356,17 +351,13 @@ def constrain_classes(
     within-group scatter least (Ward's criterion) among those with which it keeps the limits, or with one that brings it
     nearer to them where that costs less than a tenth; with any where there is neither. So until no group breaks a
     limit. Mixtures of groups that keep the limits keep them too, but a mixture with one that does not may break them:
-    it is then merged further. All records in one group keep the limits, or the call is refused.
-
-    Merging with the nearest group whatever its classes, as is usual, makes much larger groups, since near groups are
-    alike in class: MDAV groups of 3 records of the diabetes data made 0.3-close lose 23 % instead of 30 %.
-
-    Time O(wrong groups · groups · (width + n_classes)), memory O(n_rows + groups·(width + n_classes)).
-
-    Shapes: features (n_rows, width); labels (n_rows,); classes (n_rows,).
-
-    Machanavajjhala, Gehrke, Kifer and Venkitasubramaniam 2006, doi:10.1109/ICDE.2006.1 (l-diversity); Li, Li and
-    Venkatasubramanian 2007, doi:10.1109/ICDE.2007.367856 (t-closeness, section 5 for the distances).
+    it is then merged further. All records in one group keep the limits, or the call is refused. Merging with the
+    nearest group whatever its classes, as is usual, makes much larger groups, since near groups are alike in class:
+    MDAV groups of 3 records of the diabetes data made 0.3-close lose 23 % instead of 30 %. Time O(wrong groups · groups
+    · (width + n_classes)), memory O(n_rows + groups·(width + n_classes)). Shapes: features (n_rows, width); labels
+    (n_rows,); classes (n_rows,). Machanavajjhala, Gehrke, Kifer and Venkitasubramaniam 2006, doi:10.1109/ICDE.2006.1
+    (l-diversity); Li, Li and Venkatasubramanian 2007, doi:10.1109/ICDE.2007.367856 (t-closeness, section 5 for the
+    distances).
     """
     features = checked_features(features)
     groups = unit_codes(labels, "labels", len(features))

@@ -35,12 +35,9 @@ def crest(
     share of the diagonal of the box around all points; JSD is the Jensen-Shannon divergence in base 2 of `class_shares`
     from the class shares among u, v and the first b - 2 records that a breadth-first search from u meets in the tree,
     those of the same degree of separation in order of their distance to u. Then, again and again, the removable edge
-    with the least increase in weighted divergence per length is cut (see `crest_partial`). Ties: the lower row.
-
-    It makes groups of one class rare; it does not promise that there are none. `class_disclosure` counts them,
-    `constrain_classes` rules them out.
-
-    Where the paper leaves a choice:
+    with the least increase in weighted divergence per length is cut (see `crest_partial`). Ties: the lower row. It
+    makes groups of one class rare; it does not promise that there are none. `class_disclosure` counts them,
+    `constrain_classes` rules them out. Where the paper leaves a choice:
 
     - The divergence of an edge changes while the tree grows around u. It is taken as of the partial tree at each step,
       as definition 3 says. To compute it once, when u joins, would fit the O(b·N²) of the text too, but then it sees
@@ -145,8 +142,7 @@ def class_tree(
 def _empty_tree(features: FloatArray, classes: IntArray, shares: FloatArray, b: int) -> Partial:
     """A tree of row 0 alone; every vertex has its own class counted already."""
     n = features.shape[0]
-    # A hood cannot have more vertices than there are others.
-    most = max(0, min(b - 2, n - 1))
+    most = max(0, min(b - 2, n - 1))  # A hood cannot have more vertices than there are others
     counts = np.zeros((n, shares.shape[0]))
     for v in range(n):
         counts[v, classes[v]] = 1.0

@@ -28,8 +28,7 @@ def _first_bounds(features: FloatArray) -> FloatArray:
     bounds = np.empty(n)
     for i in range(n):
         bounds[i] = np.sqrt(squared_distance(features[i], mean))
-    # The slack covers all rounding here and in the distances.
-    bounds += bounds.max()
+    bounds += bounds.max()  # The slack covers all rounding here and in the distances
     out: FloatArray = np.square(bounds) * (1.0 + 1e-14 * (16 + features.shape[1])) + np.finfo(np.float64).tiny
     return out
 
@@ -112,10 +111,9 @@ def md(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
 
     The two groups can want the same records, and the papers do not say which one chooses first. The one further out
     does here, because its record has fewer near ones. Published figures named "M-d" are not of this method: they belong
-    to a spanning-tree partition whose large parts are split by `diameter_fixed`.
-
-    As published, a search of all pairs in every round takes O(n³/k) steps. Here each record keeps an upper bound of its
-    distance to the others, and only those whose bound leads are looked at again: the groups are the same.
+    to a spanning-tree partition whose large parts are split by `diameter_fixed`. As published, a search of all pairs in
+    every round takes O(n³/k) steps. Here each record keeps an upper bound of its distance to the others, and only those
+    whose bound leads are looked at again: the groups are the same.
     """
     return with_rest(features, _maximum_distance_groups(features, k), k, _join_together)
 
@@ -144,8 +142,7 @@ def pairwise_systematic(features: FloatArray, k: int, *, rng: np.random.Generato
     """
     key = np.zeros(len(features))
     for column in features.T:
-        # One column after the other: the same bits whatever the table's layout.
-        key += column - column.mean()
+        key += column - column.mean()  # One column after the other: the same bits whatever the table's layout
     return _systematic_groups(features, k, np.argsort(key, kind="stable"))
 
 
@@ -201,10 +198,8 @@ def condensation(features: FloatArray, k: int, *, rng: np.random.Generator) -> I
 
     While k records are left, one of them is drawn and forms a group with the k - 1 nearest to it; ties go to the lower
     row number. Each of the last, fewer than k, joins the nearest group, measured to its centroid as it is before any of
-    them has joined: the paper names no measure, and this one does not depend on their order.
-
-    The paper's loop from 0 to s = floor(n/k) would form one group too many; s are formed, as its text says. Labels are
-    in the order of formation.
+    them has joined: the paper names no measure, and this one does not depend on their order. The paper's loop from 0 to
+    s = floor(n/k) would form one group too many; s are formed, as its text says. Labels are in the order of formation.
     """
     # The first free record of a random order is any free one with the same chance.
     seeds = rng.permutation(len(features)).astype(np.int64)

@@ -1,7 +1,4 @@
-"""Rounds of MDAV and its relatives, and what they do with the last records.
-
-Ties go to the lower row number, of groups to the one formed earlier.
-"""
+"""Rounds of MDAV and its relatives; ties go to the lower row number, of groups to the one formed earlier."""
 
 from __future__ import annotations
 
@@ -207,12 +204,10 @@ def v_mdav(
 
     The mean is computed once, of all records, which is one of the method's savings over MDAV; so gamma = 0 gives groups
     of k like `cbfs`, but not the same. Where one record remains it has no d_out and joins at the end. The last records
-    may join a group that has grown, which then has up to 3k - 2 records: the method has no rule against that.
-
-    A `gamma` of 0 never grows a group. The authors find about 0.2 best for scattered and 1.1 for clustered data.
-
-    Solanas and Martínez-Ballesté 2006, V-MDAV: a multivariate microaggregation with variable group size, COMPSTAT 2006;
-    as described by Kabir and Wang 2010, doi:10.1109/ICDM.2010.111, section IV.
+    may join a group that has grown, which then has up to 3k - 2 records: the method has no rule against that. A `gamma`
+    of 0 never grows a group. The authors find about 0.2 best for scattered and 1.1 for clustered data. Solanas and
+    Martínez-Ballesté 2006, V-MDAV: a multivariate microaggregation with variable group size, COMPSTAT 2006; as
+    described by Kabir and Wang 2010, doi:10.1109/ICDM.2010.111, section IV.
     """
     labels = _variable_groups(features, k, float(gamma))
     join_nearest(features, labels)
@@ -242,8 +237,7 @@ def _variable_groups(features: FloatArray, k: int, gamma: float) -> IntArray:
         while gamma > 0.0 and size < group.shape[0] and left >= 2:
             fresh = 0 if size == k else size - 1
             at = _closest_member(features, tree, group[:size], nearest, distances, fresh)
-            # Its own distance, zero, is one of the two smallest.
-            nearest_records(tree, features[nearest[at]], two, apart)
+            nearest_records(tree, features[nearest[at]], two, apart)  # Its own, 0, is one of the two
             # Roots, as the method is stated: 0.2 squared is rounded, and a tie would count as nearer.
             if not math.sqrt(distances[at]) < gamma * math.sqrt(apart[1]):
                 break
@@ -296,13 +290,10 @@ def class_mdav(
     Groups form as in `mdav_generic`: around the record r furthest from the mean and around s furthest from r while 3k
     records are left, then one around r, and the rest. But only a group's first record is the nearest. Each of the k - 1
     others is the record of least alpha·L + (1 - alpha)·JSD, with L its distance to r (or s) as a share of the box's
-    diagonal and JSD the Jensen-Shannon divergence (base 2) of `class_shares` from the group with it.
-
-    The last group takes what is left: records of the class that the others had no use for, from wherever they are. It
-    is the one that may hold one class only.
-
-    With `alpha` 1 the groups are those of `mdav_generic`. Li and Sarkar propose to carry their eq. 6 over to other
-    methods; the rule here is this project's.
+    diagonal and JSD the Jensen-Shannon divergence (base 2) of `class_shares` from the group with it. The last group
+    takes what is left: records of the class that the others had no use for, from wherever they are. It is the one that
+    may hold one class only. With `alpha` 1 the groups are those of `mdav_generic`. Li and Sarkar propose to carry their
+    eq. 6 over to other methods; the rule here is this project's.
     """
     return np.asarray(_mixed_groups(features, k, classes, class_shares, float(alpha), diagonal(features)))
 
@@ -327,12 +318,9 @@ def _mixed_groups(
         r = columns[:, furthest(distances, left, ids)].copy()
         squared_distances(columns, left, r, distances)
         s = columns[:, furthest(distances, left, ids)].copy()
-        pair = left >= 3 * k
-        places = _choose_mixed(distances[:left], ids, classes, shares, alpha, unit, k)
-        left = _take_places(columns, ids, left, places, labels, label)
-        label += 1
-        if pair:
-            squared_distances(columns, left, s, distances)
+        for at in range(2 if left >= 3 * k else 1):
+            if at:
+                squared_distances(columns, left, s, distances)
             places = _choose_mixed(distances[:left], ids, classes, shares, alpha, unit, k)
             left = _take_places(columns, ids, left, places, labels, label)
             label += 1

@@ -30,9 +30,7 @@ def fill_small(features: FloatArray, rows: IntArray, k: int, assigned: IntArray,
     never gives a record away, so that its size and mean on its turn are those at the start.
     """
     columns = gather_columns(features, rows)
-    sizes = np.zeros(centres.shape[0], dtype=np.int64)
-    for c in assigned:
-        sizes[c] += 1
+    sizes = np.bincount(assigned, minlength=centres.shape[0])
     means = group_means(features[rows], assigned, centres.shape[0])
     for c in range(sizes.shape[0]):
         if sizes[c] > 0:
@@ -242,8 +240,7 @@ def merge_until_large(centres: FloatArray, sizes: IntArray, names: IntArray, k: 
         sizes[keep] = total
         at[keep] = -1
         at[gone] = -1
-        # The last group moves to the place that has become free.
-        count -= 1
+        count -= 1  # The last group moves to the place that has become free
         centres[:, gone] = centres[:, count]
         sizes[gone] = sizes[count]
         names[gone] = names[count]
@@ -291,10 +288,9 @@ def fuzzy_c_means(
     clusters are the last try, and then the smaller one takes the records nearest to its mean out of the other until it
     has k. So it always ends, and groups have k to 2k - 1 records. Equal records are divided as they come. The method
     says that c is large and m small at first, not how they change: the options do. With many columns and a large m all
-    centres fall together, so that m starts low.
-
-    `fuzziness` is the exponent m at first, 1.01 or more; `step` is added to it each time; `shrink` multiplies c each
-    time, which falls by one at least; `iterations` limits one run of fuzzy c-means.
+    centres fall together, so that m starts low. `fuzziness` is the exponent m at first, 1.01 or more; `step` is added
+    to it each time; `shrink` multiplies c each time, which falls by one at least; `iterations` limits one run of fuzzy
+    c-means.
     """
     order = rng.permutation(len(features)).astype(np.int64)
     divide = partial(_divide, fuzziness=float(fuzziness), step=float(step), shrink=float(shrink), iterations=iterations)
@@ -318,9 +314,7 @@ def _divide(
         centres = gather_columns(features, rows[:count])
         fuzzy_centres(features, rows, centres, fuzziness, iterations)
         _assign(features, rows, centres, found)
-        sizes = np.zeros(count, dtype=np.int64)
-        for c in found:
-            sizes[c] += 1
+        sizes = np.bincount(found, minlength=count)
         if (sizes > 0).sum() > 1 and not ((sizes > 0) & (sizes < k)).any():
             return found
         if count == 2:

@@ -50,14 +50,11 @@ def refine(
     The groups are annealed in several runs. In a run such steps are taken where they add less than an allowance that
     shrinks from sweep to sweep, in units of each group's own scatter, and at last only steps that subtract. Then every
     region of the table keeps the better of its groups before and after the run, and the next run begins with those.
-
     Near groups are those of nearest mean in the whole table, so that the borders of blocks in which groups were formed
     do not stay. Time is linear in the rows: in a sweep each group tries one step. Memory is proportional to the points.
-
-    Shapes: features (n_rows, width); labels (n_rows,).
-
-    The formulas follow from the change of two means. Annealing is Kirkpatrick, Gelatt and Vecchi 1983,
-    doi:10.1126/science.220.4598.671; here every group has a temperature of its own. See `combine` for the regions.
+    Shapes: features (n_rows, width); labels (n_rows,). The formulas follow from the change of two means. Annealing is
+    Kirkpatrick, Gelatt and Vecchi 1983, doi:10.1126/science.220.4598.671; here every group has a temperature of its
+    own. See `combine` for the regions.
     """
     features = checked_features(features)
     if effort not in EFFORTS:
@@ -77,8 +74,7 @@ def refine(
 LAYOUT_GROUPS = 64  # Groups whose records are kept side by side in memory
 SWEEPS = 25  # In each run; in a sweep every group tries one step
 
-# Mean allowance of the first and the last sweep, in units of a group's mean squared distance to its centroid
-HOT, COLD = 0.5, 0.05
+HOT, COLD = 0.5, 0.05  # Mean allowance of first and last sweep, in mean squared distances to a group's centroid
 EVERY = 5  # Sweeps of steps before one of whole groups
 SETTLING = 2  # Most descents at the end, each with near groups found again
 LEAST = 1e-14  # Smallest gain of a step, in units of the mean squared distance to the mean of all records
@@ -398,9 +394,8 @@ class SearchGroups(NamedTuple):
     x: FloatArray  # Points, shape (n, width)
     home: IntArray  # Group of each record, shape (n,)
     place: IntArray  # Where a record stands among the members of its group, shape (n,)
-    # sizes, centroids: of each group, shapes (n_groups,) and (n_groups, width). Size 0: an unused number.
-    sizes: IntArray
-    centroids: FloatArray
+    sizes: IntArray  # Of each group, shape (n_groups,); 0 for an unused number
+    centroids: FloatArray  # Of each group, shape (n_groups, width)
     members: IntArray  # Records of group g: `members[g, : sizes[g]]`, shape (n_groups, 2k - 1)
     reach: FloatArray  # Distance of each record to its centroid, shape (n,)
     radius: FloatArray  # Largest reach in each group, shape (n_groups,)

@@ -44,12 +44,10 @@ class Range:
 class Intervals:
     """Groups, and the interval of each record's group."""
 
-    # order, starts: `order[starts[g]:starts[g + 1]]` are the records of group g
-    order: IntArray
+    order: IntArray  # `order[starts[g]:starts[g + 1]]` are the records of group g
     starts: IntArray
-    # low, high: ends of the intervals, shape (n_rows, width); NaN where suppressed
-    low: FloatArray
-    high: FloatArray
+    low: FloatArray  # Lower ends of the intervals, shape (n_rows, width); NaN where suppressed
+    high: FloatArray  # Upper ends, likewise
 
     @property
     def middle(self) -> FloatArray:

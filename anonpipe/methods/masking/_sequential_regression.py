@@ -31,15 +31,13 @@ class Logit:
     """A regression of one categorical attribute on other columns, on its way to the maximum."""
 
     predictors: IntArray  # Numbers of the columns, shape (p,)
-    # Intercept, then one for each predictor, for each category but the first; shape (p + 1, categories - 1)
-    coefficients: FloatArray
+    coefficients: FloatArray  # Intercept, then by predictor, of all categories but the first, (p + 1, categories - 1)
     # Times half the sum of squares of the coefficients, intercepts left out, it is taken from the log-likelihood, so
     # that a maximum exists where predictors tell categories apart
     penalty: float
     precision: FloatArray  # Minus the second derivatives at the coefficients, in the order of `coefficients.T.ravel()`
-    # trusted, reached: the best coefficients so far, and their penalised log-likelihood
-    trusted: FloatArray
-    reached: float = -np.inf
+    trusted: FloatArray  # The best coefficients so far
+    reached: float = -np.inf  # Their penalised log-likelihood
     done: bool = False  # Whether the gradient is small enough
 
     @classmethod
@@ -134,13 +132,11 @@ def improved(logit: Logit, slope: Slope, n: int) -> Logit:
 
 Parameters = Literal["estimated", "drawn"]
 
-# Records that the logistic regressions are started on, in memory; then they are those of the whole table
-SAMPLE_ROWS = 8_000
+SAMPLE_ROWS = 8_000  # Records that logistic regressions start on, in memory; then they are those of the table
 
 LEAST_SAMPLED = 20  # Records of each category that the sample must have
 
-# A maximum of the sample that is not found in so many steps is no start; half as many find one at the penalty
-_SAMPLE_PASSES = 30
+_SAMPLE_PASSES = 30  # A maximum not found in so many steps is no start; half as many find one at the penalty
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,10 +193,8 @@ def sequential_regression(
     others. Coefficients and residual variance may be `drawn` once for the table from their posterior under a flat prior
     (for categories its normal approximation), as is done for imputation. The `penalty` of logistic slopes on z-scores
     is the precision of a normal prior; it matters where predictors tell categories apart, and a maximum would be at
-    infinity.
-
-    With numbers alone and `estimated` parameters the standard errors are those of a normal sample, whatever the number
-    of rounds. With categories the regressions are kept to the degree that they are true.
+    infinity. With numbers alone and `estimated` parameters the standard errors are those of a normal sample, whatever
+    the number of rounds. With categories the regressions are kept to the degree that they are true.
 
     The paper says "sequential regression", by way of IVEware, and no more. There missing values are imputed, in the
     first round on the attributes before and then, round by round, on all others; a fully synthetic table has all values

@@ -43,10 +43,7 @@ def synthesize(
     rng: np.random.Generator,
     **options: Any,
 ) -> npt.NDArray[Value]:
-    """Replace the records of all groups by a method of `METHODS`, after checking its input.
-
-    Shapes: features (n_rows, width).
-    """
+    """Replace the records of all groups, shape (n_rows, width), by a method of `METHODS`, after checking the input."""
     if method not in METHODS:
         raise JobError(f"unknown synthesizer {method!r}; known are: {', '.join(METHODS)}")
     entry = METHODS[method]
@@ -87,9 +84,8 @@ def restore_by_rank(
 ) -> FloatArray:
     """Give the record with the r-th smallest synthetic value the r-th smallest original of its group.
 
-    Shapes: synthetic_values, original_values (n_rows,).
-
-    Gal et al. (2014), doi:10.1016/j.jbi.2014.01.001, Algorithm 2, step d.ii.
+    Shapes: synthetic_values, original_values (n_rows,). Gal et al. (2014), doi:10.1016/j.jbi.2014.01.001, Algorithm 2,
+    step d.ii.
     """
     if not len(synthetic_values) == len(original_values) == len(order):
         raise InputError("synthetic and original values differ in length; give one of each for every record")

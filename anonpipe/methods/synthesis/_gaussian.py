@@ -42,8 +42,7 @@ def draw_in_chunks(
 # the same scatter. So the work of a group is n · width · min(n - 1, width), and no matrix of width x width is made for
 # a group of few records. No matrix is inverted and no rank is estimated: dependent columns give rows of zeros.
 
-# A kept column counts as a combination of those before it if less than this part of its length is new
-_DEPENDENT = 1e-10
+_DEPENDENT = 1e-10  # A kept column of which less than this part of its length is new follows from those before it
 
 
 def rotation_draws(starts: IntArray, width: int) -> IntArray:
