@@ -1125,7 +1125,9 @@ def test_whatever_the_names_the_proposal_reads_back(names: list[str]) -> None:
     guesses = {name: Guess(Kind.CATEGORICAL, Role.DROPPED, f"a copy of {quoted(time)}") for name in others}
     guesses[time] = Guess(Kind.INTEGER, Role.SURVIVAL_TIME)
     guesses[state] = Guess(Kind.BINARY, Role.SURVIVAL_STATUS, event=(names[0], 1))
-    text = propose._write(names[1] + ".csv", "out" + names[0], 5, guesses, None, MethodChoice(None), 0)
+    shown = {"input": names[1] + ".csv", "output": "out" + names[0], "k": 5, "rules": [], "asked": []}
+    shown |= {"taken": propose.NOTHING, "usual": None, "design": None}
+    text = propose._write(guesses, None, MethodChoice(None), 0, propose.NO_CSV, **shown)
     job = parse_job(yaml.safe_load(text) | _PATHS)
     assert list(job.columns) == names and job.strata.by == (state,)
     assert job.columns[state].event == (names[0], 1)

@@ -531,11 +531,8 @@ class Job(Options):
         """SHA-256 of everything but where it runs; two runs with the same one share their staging."""
         described = [(each.label, each.unit_of_measure) for each in self.columns.values()]
         also = (repr(described),) if any(map(any, described)) else ()
-        return self._digest_without("run", also=(*also, *self._replicated))
-
-    @property
-    def _replicated(self) -> tuple[str, ...]:
-        return () if self.design is None or self.design.replicates == "none" else (self.design.replicates,)
+        weights = "none" if self.design is None else self.design.replicates
+        return self._digest_without("run", also=also if weights == "none" else (*also, weights))
 
     def _digest_without(self, *left_out: str, also: tuple[str, ...] = ()) -> str:
         content = self.model_dump(mode="json", exclude=set(left_out))

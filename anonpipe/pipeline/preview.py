@@ -14,14 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from anonpipe.columns import Kind
-from anonpipe.encoding.identifiers import (
-    SAMPLED_ROWS,
-    Repeats,
-    keep_in,
-    repeats_in,
-    runs_in,
-    warn_of_repeats,
-)
+from anonpipe.encoding.identifiers import SAMPLED_ROWS, Repeats, keep_in, repeats_in, runs_in, warn_of_repeats
 from anonpipe.encoding.row_hash import contents_of, keyed_rows, row_lanes
 from anonpipe.encoding.tracers import Tracer, comparable_sketches
 from anonpipe.encoding.values import plain as plain_array
@@ -214,12 +207,12 @@ def preview(job: Job, on_progress: OnProgress = lambda _: None) -> Preview:
         of_run = [] if job.identifiers else warn_of_repeats(scanned.sample, source.rows, counts.key)
     else:
         verdict, of_run = without_measures(given, on_progress)
-    failing += _failed(job, verdict)
+    failing, by = failing + _failed(job, verdict), " x ".join(job.strata.by) or "whole table"
     return Preview(
         given=given,
         job=job,
         source=source if whole is None else replace(source, rows=whole.rows),
-        strata=tuple(zip(_stratum_names(job, len(strata.rows)), strata.rows, strict=True)),
+        strata=tuple((f"{by} {at}" if len(strata.rows) > 1 else by, n) for at, n in enumerate(strata.rows, 1)),
         values=_stratum_values(fitted),
         dropped=strata.dropped,
         width=width,
@@ -518,8 +511,3 @@ def _stratum_values(fitted: Fitted) -> tuple[str, ...]:
             texts.append(f"{name} = {known[code].as_py() if code < len(known) else 'missing'}")
         shown.append(printable(" x ".join(texts)))
     return tuple(shown)
-
-
-def _stratum_names(job: Job, count: int) -> list[str]:
-    by = " x ".join(job.strata.by) or "whole table"
-    return [f"{by} {at + 1}" for at in range(count)] if count > 1 else [by]

@@ -73,10 +73,7 @@ class Resolved:
 
 
 def resolve(job: Job, schema: pa.Schema, scan: Scan, unit: UnitColumn | None = None, joined: bool = False) -> Resolved:
-    """Check the scanned input against the job and derive what a run or its preview needs.
-
-    `joined` says that rows of a unit belong together in the release.
-    """
+    """Check the scanned input against the job and derive what a run needs; `joined`: units' rows stay together."""
     if unit is None:
         scan = scan.without_units()
     remedied, zones = () if job.strata.small == "error" else job.strata.by, time_zones(schema)

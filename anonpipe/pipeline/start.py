@@ -28,17 +28,7 @@ from anonpipe.rng import keyed, require_secret, steward_secret
 from anonpipe.source import LakeTable, Query, Source, check_rows, check_types, find_copied, open_source
 from anonpipe.storage import release, sealed
 from anonpipe.storage.records import from_bytes
-from anonpipe.storage.staging import (
-    Staging,
-    delete,
-    is_gone,
-    lock,
-    new_root,
-    purge,
-    remove,
-    roots_of,
-    staging_root,
-)
+from anonpipe.storage.staging import Staging, delete, is_gone, lock, new_root, purge, remove, roots_of, staging_root
 
 # How a run treats an overlap with an earlier release; only with `refuse` it is entered in the logs, and with `unlogged`
 # refused, too. A trial warns of those of its output

@@ -276,10 +276,7 @@ def _without_places(looks: list[Look], guesses: dict[str, Guess], certain: Colle
 
 
 def _by_repeats(looks: list[Look], guesses: dict[str, Guess]) -> dict[str, Guess]:
-    """Columns that number units by how their values repeat; of several the finest is the unit, others are asked about.
-
-    Where a name says which column names units, the others are asked about, too.
-    """
+    """Columns that number units, by repeats: the finest, or the one so named, is the unit, others are asked about."""
     codes = {look.name: _in_order(look) for look in looks}
     asked = [look for look in looks if _may_number(look, guesses[look.name])]
     found = repeating(codes, [look.name for look in asked])
@@ -540,12 +537,14 @@ def _survey_weight(looks: list[Look], guesses: dict[str, Guess]) -> None:
     for name in replicates if len(replicates) > 1 else ():
         guesses[name] = Guess(guesses[name].kind, Role.REPLICATE_WEIGHT, REASONS["replicates"])
     sure = {look.name: names_weight(look.name) for look in looks if guesses[look.name].role is Role.MASKED}
-    found = [look for look in looks if sure.get(look.name, False) is not False and _may_be_weight(look)]
+    able = [look for look in looks if look.numbers is not None and not look.date and (look.values > 0.0).all()]
+    found = [look for look in able if sure.get(look.name, False) is not False]
     for look in looks:
         if sure.get(look.name) and look not in found and look.numbers is not None:
             guesses[look.name] = guesses[look.name].noted(REASONS["no weight"])
     units = [look.name for look in looks if names_sampling_unit(look.name) and not look.date]
-    known = [each for each in looks if _of_categories(each, guesses[each.name]) and each.name not in units]
+    few = [each for each in looks if guesses[each.name].kind.coded and each.distinct <= MANY_CATEGORIES]
+    known = [one for one in few if guesses[one.name].role in (Role.MASKED, Role.KEY) and one.name not in units]
     for look in sorted(found, key=lambda look: (_numbered(look, found), not sure[look.name])):
         by, explained = _explaining(look, [each for each in known if each is not look])
         if sure[look.name] or explained >= _BODY_EXPLAINED or not _may_be_body(look):
@@ -601,15 +600,6 @@ def _numbered(look: Look, others: Sequence[Look]) -> bool:
 def _may_be_body(look: Look) -> bool:
     """Whether these may be kilograms or pounds of a person."""
     return _BODY[0] <= float(np.median(look.values)) <= _BODY[1] and float(look.values.max()) <= _BODY_MOST
-
-
-def _may_be_weight(look: Look) -> bool:
-    """Whether all values are above 0, and none is missing."""
-    return look.numbers is not None and not look.date and bool((look.values > 0.0).all())
-
-
-def _of_categories(look: Look, guessed: Guess) -> bool:
-    return guessed.kind.coded and guessed.role in (Role.MASKED, Role.KEY) and look.distinct <= MANY_CATEGORIES
 
 
 def _explaining(weight: Look, categories: Sequence[Look]) -> tuple[tuple[str, ...], float]:

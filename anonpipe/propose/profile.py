@@ -129,10 +129,7 @@ class Look:
 
 
 def sample_of(source: Source, totals: TotalLine | None = None) -> pa.Table:
-    """At most `SAMPLE_ROWS` rows, from the beginnings of some evenly spread pieces of the input.
-
-    All rows of files that are read whole, as a CSV is, are given to `totals`.
-    """
+    """At most `SAMPLE_ROWS` rows, of evenly spread pieces of the input; a CSV is read whole, all rows into `totals`."""
     units = [[replace(unit, row_groups=(group,)) for group in unit.row_groups] or [unit] for unit in source.units]
     pieces = [piece for unit in units for piece in unit]  # row groups, each with rows; a CSV is one piece
     places = np.unique(np.linspace(0, len(pieces) - 1, min(SAMPLE_PIECES, len(pieces))).astype(int))

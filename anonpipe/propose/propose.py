@@ -48,16 +48,10 @@ from anonpipe.propose.guesses import (
     seen_by_others,
     time_asked,
 )
-from anonpipe.propose.method_choice import (
-    TIME_OF_FEW,
-    MethodChoice,
-    ProposedDesign,
-    choose_method,
-    propose_design,
-)
+from anonpipe.propose.method_choice import TIME_OF_FEW, MethodChoice, choose_method, propose_design
 from anonpipe.propose.names import REASONS, codes_for_unknown, quoted
 from anonpipe.propose.profile import MANY_CATEGORIES, Look, look_at, sample_of
-from anonpipe.propose.rules import Proposed, amounts, computed_rules, propose_rules
+from anonpipe.propose.rules import amounts, computed_rules, propose_rules
 from anonpipe.source import NO_CSV, FoundFormat, Source, found_format, opened
 from anonpipe.types import FloatArray
 
@@ -132,7 +126,8 @@ def propose_job(
     guesses |= {name: _by_answer(guesses[name]) for name in written.open}
     # of rows of persons it would not hold where these come out whole
     usual = default_regression(looks, guesses) if needs is None and unit is None else None
-    return _write(source_url, output, k, guesses, needs, chosen, rows, written, rules, asked, taken, usual, design)
+    shown = {"rules": rules, "asked": asked, "taken": taken, "usual": usual, "design": design}
+    return _write(guesses, needs, chosen, rows, written, input=source_url, output=output, k=k, **shown)
 
 
 def open_questions(job: Mapping[str, Any]) -> list[str]:
@@ -266,39 +261,20 @@ def _key(name: str) -> str:
 
 
 def _write(
-    source_url: str,
-    output: str,
-    k: int,
-    guesses: dict[str, Guess],
-    needs: Needs | None,
-    choice: MethodChoice,
-    rows: int,
-    written: FoundFormat = NO_CSV,
-    rules: Sequence[Proposed] = (),
-    asked: Sequence[str] = (),
-    taken: Taken = NOTHING,
-    usual: RecipientAnalysis | None = None,
-    design: ProposedDesign | None = None,
+    guesses: dict[str, Guess], needs: Needs | None, choice: MethodChoice, rows: int, written: FoundFormat, **shown: Any
 ) -> str:
-    """The YAML text of a proposed job; it holds no value of the data."""
+    """The YAML text of a proposed job, with what the template is shown as it is; it holds no value of the data."""
     chosen = {} if needs is None else needs.subsets
     given = written.form.given()
     if "decimal" in written.questions:
         given.pop("thousands", None)  # part of the answer
     by_role = {guessed.role: name for name, guessed in reversed(guesses.items())}
     return template("job.yaml.jinja").render(
-        input=source_url,
+        **shown,
         written=given | dict.fromkeys(written.questions, QUESTION),
         questions=written.questions,
-        output=output,
-        k=k,
         guesses=guesses,
-        asked=asked,
-        taken=taken,
-        rules=rules,
         needs=needs,
-        usual=usual,
-        design=design,
         choice=choice,
         mask=choice.mask,
         status=by_role.get(Role.SURVIVAL_STATUS),

@@ -49,10 +49,8 @@ class Proposed:
 def computed_rules(
     looks: Sequence[Look], guesses: Mapping[str, Guess], order: str | None = None, constant: Collection[str] = ()
 ) -> list[Proposed]:
-    """Sums, products and ratios that hold in all sampled rows or nearly all, few whole numbers taken for amounts.
-
-    `constant` columns have one value in all rows of a unit, and follow from such columns alone.
-    """
+    """Sums, products and ratios that hold in all sampled rows or nearly all, few whole numbers taken for amounts."""
+    # `constant` columns have one value in all rows of a unit, and follow from such columns alone.
     released, columns, masked = _columns(looks, guesses, order)
     few = [look.name for look in released if columns[look.name].kind is Kind.CATEGORICAL and look.whole]
     columns |= {name: columns[name].model_copy(update={"kind": Kind.INTEGER}) for name in masked.intersection(few)}
@@ -82,10 +80,8 @@ def _columns(
 def propose_rules(
     looks: Sequence[Look], guesses: Mapping[str, Guess], computed: Sequence[Proposed], order: str | None = None
 ) -> list[Proposed]:
-    """Rules that hold in all sampled rows, and could not by chance; and comments on those that nearly do.
-
-    None gives `order`, which orders the rows of a unit, another value.
-    """
+    """Rules that hold in all sampled rows, and could not by chance; and comments on those that nearly do."""
+    # None gives `order`, which orders the rows of a unit, another value.
     released, columns, masked = _columns(looks, guesses, order)
     found: list[Proposed] = []
     for each in (*computed, *_lookups(released, columns, masked), *_orders(released, columns)):
@@ -429,11 +425,11 @@ def _order_text(one: Look, other: Look, share: float, counts: Collection[str] = 
     elif not (first & ~second).any():
         text = f"{end} >= {begin}"
     else:
-        return _condition(f"if {begin} is not null and {end} is not null then {begin} <= {end}", share)
+        return Proposed(f"if {begin} is not null and {end} is not null then {begin} <= {end}", share, active=False)
     return Proposed(text, share, share == 1.0)
 
 
-# --- Conditions
+# --- Conditions, which are not active: repairs of rows move covariances
 
 
 def _frequent(facts: Mapping[str, BoolArray]) -> dict[str, BoolArray]:
@@ -449,7 +445,7 @@ def _conditions(looks: Sequence[Look], columns: Mapping[str, Column], masked: se
     for what, facts in (("== 0", zeros), ("is null", nulls)):
         for one, other in permutations(facts, 2):
             if other in masked and _implies(facts[one], facts[other]):
-                yield _condition(f"if {_name(one)} {what} then {_name(other)} {what}")
+                yield Proposed(f"if {_name(one)} {what} then {_name(other)} {what}", 1.0, active=False)
         for look, (name, rows) in product(_numbers(looks, columns), facts.items()):
             known = ~np.isnan(look.values)
             for sign, sort in ((1.0, "<"), (-1.0, ">")) if name in masked and name != look.name else ():
@@ -485,11 +481,6 @@ def _begins_with(values: FloatArray, fact: BoolArray) -> bool:
         return False
     next_to = ~below & (values <= np.partition(near, _ENOUGH - 1)[_ENOUGH - 1])
     return bool(fact[next_to].mean() <= _SHARP and rows * np.log(fact.mean()) < _CHANCE)
-
-
-def _condition(text: str, share: float = 1.0) -> Proposed:
-    """A condition, which is not active: repairs of rows move covariances."""
-    return Proposed(text, share, False)
 
 
 def _implies(one: BoolArray, other: BoolArray) -> bool:

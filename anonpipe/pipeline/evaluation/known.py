@@ -213,11 +213,7 @@ def known_unchanged(fitted: Fitted) -> tuple[str, ...]:
 
 
 def typed(encoder: ColumnEncoder, cells: FloatArray, names: tuple[str, ...]) -> pd.DataFrame:
-    """Some columns of cells as a frame.
-
-    Numbers are float64, dates datetime64 (whole days), texts categorical in
-    the order of their levels, truths bool (object where there are nulls).
-    """
+    """Cells as a frame: numbers float64, days datetime64, texts categorical by level, truths bool (object if null)."""
     import pandas as pd
 
     return pd.DataFrame({name: _column(encoder, name, cells[:, at]) for at, name in enumerate(names)})

@@ -146,9 +146,8 @@ def save_assessment(work: Work) -> Assessment:
     parts: dict[tuple[str, int], list[Assessment]] = {}
     for index, (what, at, _) in enumerate(pieces(work.job)):
         parts.setdefault((what, at), []).append(work.staging.read_record(_file(index), *RECORDS))
-    assessment = sum(map(worst_assessment, parts.values()), Assessment()) + Assessment(
-        not_checked=_switched_off(work.job)
-    )
+    left_out = Assessment(not_checked=_switched_off(work.job))
+    assessment = sum(map(worst_assessment, parts.values()), Assessment()) + left_out
     work.staging.write_record(_WHOLE, assessment)
     return assessment
 
@@ -256,7 +255,9 @@ class RunReader:
         matches = found_in(self.work, self.cut, "release", "alike")
         assert matches.groups is not None  # as they were asked for
         if self.units is None:
-            return risk.EquivalenceClasses(matches, self.queries.own_alike, search.own_alike(self.work, self.cut))
+            return risk.EquivalenceClasses(
+                matches, self.queries.own_alike, search.summed_in(self.work, self.cut, "own_alike")
+            )
         rows, sizes = self.units.alike.found(self.units.own, matches.groups[:, 0])
         own = np.where(rows > 0, matches.groups[:, 0], -1)  # of n alike r are of the unit: it is found with r / n
         return risk.EquivalenceClasses(matches, own, sizes / np.maximum(rows, 1))
@@ -314,7 +315,7 @@ class RunReader:
     def _groups(self) -> risk.WholeGroups | Reason:
         if not self.grouped:
             return self.fitted.procedure.no_groups
-        sample, encode = samples.read_groups(self.work, self.cut), self.fitted.encode
+        sample, encode = read_pairs(self.work, self.cut, of="group_"), self.fitted.encode
         if not len(sample.labels):
             return Reason.NO_GROUP_SAMPLED
         return risk.WholeGroups(encode(sample.original), encode(sample.released), sample.labels)
@@ -345,9 +346,8 @@ class RunReader:
             if self.no_control:
                 others = self._stratum_of("strata_original", name) == own
             else:
-                others = (
-                    self._stratum_of("held_strata_release", name) == stratum_numbers(self.fitted, self.held_cells)[name]
-                )
+                of_held = stratum_numbers(self.fitted, self.held_cells)[name]
+                others = self._stratum_of("held_strata_release", name) == of_held
             commonest = float(np.unique(own, return_counts=True)[1].max() / len(own))
             guesses[name] = risk.StratumGuesses(members, others, linked, commonest, not self.no_control)
         return guesses
@@ -370,7 +370,7 @@ class RunReader:
         for at, scenario in enumerate(fitted.job.measure.scenarios):
             persons = weights = None
             if scenario.tolerance:
-                sizes = own = search.found_within(work, cut, at)
+                sizes = own = search.summed_in(work, cut, f"scenario_{at}.within")
                 persons = np.ones_like(sizes)
             else:
                 classes, sizes = samples.read_class_counts(work, fitted, cut, at)

@@ -180,10 +180,8 @@ def keep_samples(work: Work, fitted: Fitted, cut: Cut, index: int, rows: SampleR
             kept["outermost"] = outermost(rows.released[:, : len(fitted.cells.names)])
         if can_be_assigned(fitted):
             kept["assigned"] = _assigned(work, fitted, rows, index, cut.rows)
-        kept |= queried(fitted, rows, at, work.rng("assess scenarios", index)) | {
-            "own_row": begin + rows.places[at],
-            "own_original": begin + at,
-        }
+        kept |= queried(fitted, rows, at, work.rng("assess scenarios", index))
+        kept |= {"own_row": begin + rows.places[at], "own_original": begin + at}
         kept |= _spanning_counts(fitted, rows) if fitted.procedure.spans_parts else {}
         at = _rows_of_groups(work, fitted, cut, index, rows.members)
         kept |= {f"group_{name}": array for name, array in sampled(rows, at).items()}
@@ -411,9 +409,9 @@ def read_samples(work: Work, cut: Cut, *names: str) -> list[npt.NDArray[Any]]:
     return [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]
 
 
-def read_pairs(work: Work, cut: Cut) -> Sample:
-    """The paired sample."""
-    return Sample(*read_samples(work, cut, "original", "released", "labels"))
+def read_pairs(work: Work, cut: Cut, of: str = "") -> Sample:
+    """The paired sample; with `of` "group_" the whole groups, no rows where there are no groups."""
+    return Sample(*read_samples(work, cut, *(f"{of}{name}" for name in ("original", "released", "labels"))))
 
 
 def one_of_each_unit(work: Work, cut: Cut, sample: Sample) -> Sample:
@@ -421,11 +419,6 @@ def one_of_each_unit(work: Work, cut: Cut, sample: Sample) -> Sample:
     (units,) = read_samples(work, cut, "units")
     once = _one_of_each(work, units, "pairs")
     return Sample(sample.original[once], sample.released[once], sample.labels[once])
-
-
-def read_groups(work: Work, cut: Cut) -> Sample:
-    """Whole groups; no rows where there are no groups."""
-    return Sample(*read_samples(work, cut, "group_original", "group_released", "group_labels"))
 
 
 def group_sizes(work: Work, cut: Cut) -> tuple[IntArray, IntArray]:

@@ -84,7 +84,7 @@ def search_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[s
         of_strata = {"groups": groups, **stratum_numbers(fitted, cells)}
         row_labels |= {name: of_strata for name in ("strata_release", "held_strata_release")}
     arrays = {
-        "own_alike": looked_up(*counted(alike), queries.own_alike),
+        "own_alike": looked_up(*counted(alike), queries.own_alike),  # sharing a query's group and unchanged columns
         **_guesses(work, fitted, cells, within.get("guesses")),
     }
     arrays |= _by_keys(work, fitted, queries, cells, released, alike, offset)
@@ -111,8 +111,9 @@ def _targets(work: Work, fitted: Fitted, queries: Queries) -> SearchTargets:
     before, after = queries.ranked_original, queries.ranked_released
     axes = Whitened.of(before, after) if links_own(fitted) else None
     ranks = RankLinkage.of(before), RankLinkage.of(after)
-    unstratified = known.without_strata(fitted) if fitted.job.strata.by else None
-    return SearchTargets(queries.features, _control(work, fitted), known.first_half(fitted), ranks, axes, unstratified)
+    unstratified, held = known.without_strata(fitted) if fitted.job.strata.by else None, held_cells(work, fitted)
+    control = known_features(fitted, held) if len(held) >= FEWEST_HELD else None
+    return SearchTargets(queries.features, control, known.first_half(fitted), ranks, axes, unstratified)
 
 
 _BORDERS = f"{samples.FOLDER}/borders.record"
@@ -152,18 +153,8 @@ def gather_borders(work: Work, fitted: Fitted, cut: Cut) -> None:
 RowLabels = dict[str, Mapping[str, IntArray]]  # Of what was found under a name, labels of each of the partition's rows
 
 
-def _control(work: Work, fitted: Fitted) -> FloatArray | None:
-    """Features of the held-out records that are looked for, too; None where there are too few."""
-    held = held_cells(work, fitted)
-    return None if len(held) < FEWEST_HELD else known_features(fitted, held)
-
-
 def _in_original(
-    original: FloatArray,
-    queries: Queries,
-    unstratified: BoolArray | None,
-    begin: int,
-    within: FloatArray | None,
+    original: FloatArray, queries: Queries, unstratified: BoolArray | None, begin: int, within: FloatArray | None
 ) -> dict[str, Nearest]:
     """The nearest other originals of what is looked for; where they stand in for a control, also by some columns."""
     features, own = queries.features, queries.own_original
@@ -199,11 +190,10 @@ def _met_by_originals(
     records = risk.Ordered.of(cells)
     for name, each in predicates.items():
         may = np.arange(len(each)) if released is None else np.flatnonzero(released[f"release.{name}.counts"] < 2)
-        found = (
-            vars(each[may].matches(records, offset=begin))
-            if units is None
-            else {"units": each[may].units(records, units)}
-        )
+        if units is None:
+            found = vars(each[may].matches(records, offset=begin))
+        else:
+            found = {"units": each[may].units(records, units)}
         for what, array in found.items():
             arrays[f"original.{name}.{what}"] = np.full((len(each), *array.shape[1:]), 0 if units is None else -1)
             arrays[f"original.{name}.{what}"][may] = array
@@ -259,17 +249,12 @@ def _by_keys(
 
 def _within(fitted: Fitted, queries: Queries, cells: FloatArray) -> dict[str, IntArray]:
     """How many of a partition's originals could be meant by what a scenario knows within limits of each query."""
-    scenarios = {at: columns for at, columns in enumerate(key_columns(fitted)) if columns.tolerant}
     arrays = {}
-    for at, columns in scenarios.items():
-        records = risk.Ordered.of(columns.valued(cells))
-        arrays[f"scenario_{at}.within"] = columns.around(queries.own_cells).matches(records, len(cells)).counts
+    for at, columns in enumerate(key_columns(fitted)):
+        if columns.tolerant:
+            records = risk.Ordered.of(columns.valued(cells))
+            arrays[f"scenario_{at}.within"] = columns.around(queries.own_cells).matches(records, len(cells)).counts
     return arrays
-
-
-def found_within(work: Work, cut: Cut, at: int) -> IntArray:
-    """How many originals could be meant by what a scenario knows within limits of each query."""
-    return np.asarray(sum(file[f"scenario_{at}.within"] for file in _files(work.copies[0], cut)))
 
 
 def _own_of(work: Work, fitted: Fitted, queries: Queries) -> tuple[IntArray, IntArray, FloatArray]:
@@ -299,7 +284,7 @@ def found_by_keys(work: Work, fitted: Fitted, cut: Cut, at: int) -> FloatArray:
     chances = reduce(risk.KeyMatches.merge, parts).chances
     if fitted.unit is not None or links_own(fitted):
         return chances
-    return np.asarray(chances / np.maximum(own_alike(work, cut), 1))
+    return np.asarray(chances / np.maximum(summed_in(work, cut, "own_alike"), 1))
 
 
 def _save(
@@ -352,9 +337,9 @@ def mean_distances(work: Work, cut: Cut) -> tuple[FloatArray, FloatArray] | None
     return members, held
 
 
-def own_alike(work: Work, cut: Cut) -> IntArray:
-    """Released records of each query's group that share its unchanged columns, in one copy, shape (n_queries,)."""
-    return np.asarray(sum(file["own_alike"] for file in _files(work.copies[0], cut)))
+def summed_in(work: Work, cut: Cut, name: str) -> IntArray:
+    """Counts of all partitions, in one copy, shape (n_queries,): `own_alike`, or a scenario's `within`."""
+    return np.asarray(sum(file[name] for file in _files(work.copies[0], cut)))
 
 
 def found_guesses(work: Work, cut: Cut) -> risk.Guesses:

@@ -56,6 +56,7 @@ def evidence(work: Work, fitted: Fitted, cut: Cut) -> Evidence:
     handed = staging.results("values").read_all(len(compared_names(work)))
     shares = fitted.procedure.decoder.shares
     values = None if shares is None else shares.values
+    broken = sum(sum(result["rules_broken"]) for result in written) + disordered_rows(work, cut) if job.rules else None
     return Evidence(
         record=record_noun(work.folded is not None and not work.folded.layout.linked),
         rows_in=sum(result["rows"] for result in scanned),
@@ -75,7 +76,7 @@ def evidence(work: Work, fitted: Fitted, cut: Cut) -> Evidence:
         forbidden_names=tuple(name for name, column in job.columns.items() if not column.role.released),
         beyond_limits=sum(result["beyond_limits"] for result in written),
         files=len(written),
-        rules_broken=_rules_broken(work, cut, written) if job.rules else None,
+        rules_broken=broken,
         moved=_moved(fitted, decoded) if job.rules else {},
         lengths_off=lengths_off(work, cut),
         weights_off=_weights_off(work, fitted, written),
@@ -92,11 +93,6 @@ def evidence(work: Work, fitted: Fitted, cut: Cut) -> Evidence:
         unit_rows=None if fitted.unit is None else fitted.min_rows,
         values_matched=values is not None and values.keeps_covariances,
     )
-
-
-def _rules_broken(work: Work, cut: Cut, written: TaskResults) -> int:
-    """Rows that break a rule, and those of units that are not in order."""
-    return sum(sum(result["rules_broken"]) for result in written) + disordered_rows(work, cut)
 
 
 def _moved(fitted: Fitted, decoded: TaskResults) -> dict[str, tuple[int, int]]:
@@ -187,10 +183,11 @@ def _of_mask(work: Work, fitted: Fitted, cut: Cut, encoded: TaskResults, decoded
     method, scopes = fitted.procedure, scopes_of(fitted, cut)
     moments = [result["features"] for result in encoded]
     scoped = [merge_all(moments[scope.inside]) for scope in scopes]
-    targets = [
-        _target(fitted, moments, _largest_permuted(work, fitted, cut, scope.number), len(scoped), changes)
-        for moments, scope, changes in zip(scoped, scopes, _drawn_cells(work, fitted, cut), strict=True)
-    ]
+    largest: list[FloatArray | None] = [None] * len(scopes)  # absolute values of the permuted axes
+    if method.permutes:
+        largest = [np.array([each["largest"] for each in axes]) for axes in _of_columns(work, fitted, cut)[0]]
+    parts = zip(scoped, largest, _drawn_cells(work, fitted, cut), strict=True)
+    targets = [_target(fitted, moments, most, len(scoped), changes) for moments, most, changes in parts]
     alike = [result["fewest_alike"] for result in decoded if result["fewest_alike"] is not None]
     return MaskEvidence(
         method=method.name,
@@ -230,13 +227,6 @@ def _of_columns(work: Work, fitted: Fitted, cut: Cut) -> list[list[TaskResults]]
             results = work.staging.results(stage).read_all(channels * scopes)
             results_of_passes.append([results[at * channels : (at + 1) * channels] for at in range(scopes)])
     return results_of_passes
-
-
-def _largest_permuted(work: Work, fitted: Fitted, cut: Cut, scope: int) -> FloatArray | None:
-    """Largest absolute value of each permuted axis; None without permutation."""
-    if not fitted.procedure.permutes:
-        return None
-    return np.array([result["largest"] for result in _of_columns(work, fitted, cut)[0][scope]])
 
 
 def _columns_changed(work: Work, fitted: Fitted, cut: Cut, decoded: TaskResults) -> int:

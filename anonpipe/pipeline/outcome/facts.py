@@ -38,12 +38,7 @@ from anonpipe.verify.words import line
 
 
 def gather(
-    work: Work,
-    fitted: Fitted,
-    cut: Cut,
-    verdict: Verdict,
-    warnings: tuple[str, ...],
-    overlaps: bool,
+    work: Work, fitted: Fitted, cut: Cut, verdict: Verdict, warnings: tuple[str, ...], overlaps: bool
 ) -> tuple[Facts, dict[str, Any]]:
     """The facts of a run that its reports show, and the manifest of the published rows."""
     job, tables = fitted.job, sampled_tables(work, fitted, cut)

@@ -17,7 +17,7 @@ from anonpipe.methods.masking import MASKERS
 from anonpipe.methods.record import Features, Masker
 from anonpipe.moments import Expected, Moments
 from anonpipe.partition.strata import Strata
-from anonpipe.pipeline.procedure.record import Decoder, Encoders, Members, Procedure, options_text, refuse
+from anonpipe.pipeline.procedure.record import Decoder, Encoders, Procedure, options_text, refuse
 from anonpipe.types import FloatArray
 from anonpipe.verify.words import figure_beyond
 
@@ -30,22 +30,21 @@ def procedure(job: Job, encoders: Encoders, strata: Strata) -> Procedure:
     options = masker.own(job.replacing_options) | masker.follows(job.replacing_options, features)
     expected, shares = partial(_expected, masker, options), None
     if not masker.row_for_row:
+        small_cells = values = None
+        if job.decode.of_cells == "calibrated":  # else decoding does not reach covariances
+            factors = factors_of(encoders.cells, encoders.features, encoders.conditioning)
+            rounding = None if encoders.rounded is None else encoders.rounded.rounding
+            small_cells = SmallCells(factors, encoders.least(job.k), rounding)
+            values = None if masker.exact_columns else ValueScores.fit(encoders.features)  # or columns' values are kept
         channels = features.width + features.conditioning
-        shares = PartShares.fit(
-            encoders.cells,
-            encoders.features,
-            channels,
-            encoders.rounded,
-            _small_cells(job, encoders),
-            _values(job, encoders, masker),
-        )
+        shares = PartShares.fit(encoders.cells, encoders.features, channels, encoders.rounded, small_cells, values)
     return Procedure(
         name=masker.name,
         steps=(*masker.steps(**options), *_share_steps(shares, expected)),
         decoder=_decoder(job, encoders, masker, shares),
         weights=encoders.features.distance_weights(),
         by_stratum=job.masks_strata,
-        members=_members(masker),
+        members="scope" if masker.grouped else "alike" if masker.identical_rows else None,
         row_for_row=masker.row_for_row,
         identical_within_groups=masker.identical_rows,
         exact_columns=masker.exact_columns,
@@ -56,29 +55,9 @@ def procedure(job: Job, encoders: Encoders, strata: Strata) -> Procedure:
     )
 
 
-def _small_cells(job: Job, encoders: Encoders) -> SmallCells | None:
-    """The two-way tables whose small cells are drawn; None where decoding does not reach covariances."""
-    if job.decode.of_cells != "calibrated":
-        return None
-    factors = factors_of(encoders.cells, encoders.features, encoders.conditioning)
-    return SmallCells(factors, encoders.least(job.k), None if encoders.rounded is None else encoders.rounded.rounding)
-
-
-def _values(job: Job, encoders: Encoders, masker: Masker) -> ValueScores | None:
-    """Mean scores of values; None where covariances are not matched, or values of columns are promised."""
-    matched = job.decode.of_cells == "calibrated" and not masker.exact_columns
-    return ValueScores.fit(encoders.features) if matched else None
-
-
 def keeps_hazards(job: Job) -> bool:
     """Whether survival times are masked by their hazard: covariances of groups are kept, and matched in decoding."""
     return job.mask is not None and MASKERS[job.mask.method].grouped and job.decode.of_cells == "calibrated"
-
-
-def _members(masker: Masker) -> Members | None:
-    if masker.grouped:
-        return "scope"
-    return "alike" if masker.identical_rows else None
 
 
 def _share_steps(shares: PartShares | None, expected: Any) -> tuple[Step, ...]:

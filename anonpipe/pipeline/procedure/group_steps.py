@@ -143,14 +143,10 @@ def _form(
 def _refined(part: FloatArray, layout: GroupLayout, grouping: GroupingChoice, weights: FloatArray) -> FloatArray:
     """Improve groups by a local search."""
     points, point_of = layout.points(part, weights)
-    labels = [column if isinstance(point_of, slice) else _of_points(column, point_of) for column in layout.labels(part)]
+    first = point_of if isinstance(point_of, slice) else np.unique(point_of, return_index=True)[1]
+    labels = [column[first] for column in layout.labels(part)]  # all records of a point share one
     refined = [refine(points, column, layout.k, grouping.effort)[point_of] for column in labels]
     return layout.with_labels(part, refined)
-
-
-def _of_points(labels: IntArray, point_of: IntArray) -> IntArray:
-    """The label of each point, which all its records share."""
-    return np.asarray(labels[np.unique(point_of, return_index=True)[1]])
 
 
 def _constrained(part: FloatArray, layout: GroupLayout, grouping: GroupingChoice, weights: FloatArray) -> FloatArray:

@@ -248,13 +248,14 @@ class Decoder:
     times: RestoredTimes | None = None
 
     def decode(self, channels: FloatArray, cells: FloatArray, params: Any, part: int, draws: Draws) -> Decoded:
-        """Turn the last channels of a part into released rows.
-
-        Shapes: channels (n_rows, n_channels).
-        """
+        """Turn the last channels of a part, shape (n_rows, n_channels), into released rows."""
         groupings, features = self.groupings(channels), self._middles(channels)
         groups = Groups(*_alike(channels), self.identical) if self.groups == "alike" else groupings[0]
-        counted_cells = self._with_released_counts(cells, params, part, draws)
+        counted_cells = cells  # with the counts of categories and nulls to release
+        if self.shares is not None:
+            counted_cells = self.shares.put(cells, params, part)
+        elif self.rounded is not None:
+            counted_cells = self.rounded.put(cells, draws("rounded counts"))
         if self.matched:
             released = self._matched(channels, counted_cells, params, draws("decode"))
         else:
@@ -269,12 +270,6 @@ class Decoder:
             width = self.features.width
             added = self.intervals.ends(channels[:, :width], channels[:, width:], released)
         return Decoded(released, added, features, groupings)
-
-    def _with_released_counts(self, cells: FloatArray, params: Any, part: int, draws: Draws) -> FloatArray:
-        """Cells with the counts of categories and nulls to release."""
-        if self.shares is not None:
-            return self.shares.put(cells, params, part)
-        return cells if self.rounded is None else self.rounded.put(cells, draws("rounded counts"))
 
     @property
     def restored(self) -> tuple[int, ...]:

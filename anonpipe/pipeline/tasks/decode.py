@@ -290,7 +290,9 @@ def counted_rows(
     kept = original_values.kept_records(before, decoded.cells[:, columns]) if of_persons and columns else ()
     # Without row-wise links, records equal original ones as another sample would, unless persons repeat.
     sampled = not method.row_for_row and fitted.job.rows_per_unit != "many"
-    chance = equal_by_chance(_once_per_unit(before, units), k) if sampled else ByChance(0, 0)
+    if sampled and units is not None:  # rows that equal another one of their unit count once
+        before = before[np.unique(row_numbers(before, units), return_index=True)[1]]
+    chance = equal_by_chance(before, k) if sampled else ByChance(0, 0)
     return {
         "synthesized": Moments.of(decoded.features),
         "tally": Tally.of(cells, fitted.cells),
@@ -303,13 +305,6 @@ def counted_rows(
         "fewest_alike": _fewest_alike(_masked(fitted, decoded)) if method.members == "alike" else None,
         "column_sums": exact_sums(decoded.features) if method.exact_columns else [],
     }
-
-
-def _once_per_unit(cells: FloatArray, units: IntArray | None) -> FloatArray:
-    """Rows without those that equal another one of their unit."""
-    if units is None:
-        return cells
-    return cells[np.unique(row_numbers(cells, units), return_index=True)[1]]
 
 
 def _fewest_alike(cells: FloatArray) -> int:

@@ -84,10 +84,7 @@ class InputCounts:
     def add(
         self, every: pa.RecordBatch, first_row: int, held: BoolArray | None
     ) -> tuple[pa.RecordBatch, Units | None, BoolArray | None]:
-        """Count rows; returns them without identifiers, their units, and which are kept.
-
-        `held`: which rows of no unit are held out; None for no hold-out.
-        """
+        """Count rows; returns them without identifiers, units, and which are kept; `held`: rows of no unit held out."""
         job, units = self.job, units_in(self.job, self.key, every)
         kept = None if held is None else ~held_of_units(held, self.key, job.measure.held_out, units)
         self.totals.add(every, list(job.released))
@@ -297,23 +294,17 @@ def _occurring(fitted: Fitted, cells: FloatArray, names: Sequence[str]) -> BoolA
 
 
 def held_cells(work: Work, fitted: Fitted) -> FloatArray:
-    """Cells of the held-out records that are looked for, shape (n_rows, n_columns); no rows where nothing is held out.
-
-    Of units with several rows each has one: persons are counted, not rows.
-    """
+    """Cells of held-out records that are looked for, shape (n_rows, n_columns); no rows where nothing is held out."""
     if not work.job.measure.held_out:
         return np.empty((0, len(fitted.cells.names)))
-    cells, units = held_rows_of(work, fitted, work.source.rows, [_HELD])
+    cells, units = held_rows_of(work, fitted, work.source.rows, [_HELD])  # of a unit one: persons are counted, not rows
     return cells[np.sort(np.unique(units, return_index=True)[1])]
 
 
 def held_rows_of(
     work: Work, fitted: Fitted, most: int, files: Sequence[str] = (_HELD, _OTHERS)
 ) -> tuple[FloatArray, IntArray]:
-    """Cells of held-out records, and the unit of each: at most so many units, or records where these are.
-
-    Shapes: returns (n_rows, n_columns), (n_rows,).
-    """
+    """Cells of held-out records, shape (n_rows, n_columns), and the unit of each: at most so many units, or records."""
     places = [file.format(unit) for file in files for unit in range(len(work.source.units))]
     cells = np.concatenate([work.staging.read_array(place) for place in places])
     width = len(fitted.cells.names)

@@ -26,15 +26,7 @@ from anonpipe.pipeline.arrays import FILES, UNFOLDED
 from anonpipe.pipeline.context import Fitted, Work
 from anonpipe.pipeline.cut import Cut
 from anonpipe.pipeline.tasks.write import Hashing, written_files
-from anonpipe.pipeline.units import (
-    SUMS,
-    Folded,
-    added,
-    correlations_of_rows,
-    row_sums,
-    side_by_side,
-    sums_of_records,
-)
+from anonpipe.pipeline.units import SUMS, Folded, added, correlations_of_rows, row_sums, side_by_side, sums_of_records
 from anonpipe.report.compared import finite
 from anonpipe.report.content import UnitsPart
 from anonpipe.storage.release import describe_schema, sha256
