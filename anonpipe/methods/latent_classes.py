@@ -123,14 +123,9 @@ def _pairs(values: FloatArray, out: FloatArray) -> None:
 
 @nb.njit(cache=True, nogil=True)
 def _draw_classes(
-    features: FloatArray,
-    starts: IntArray,
-    slopes: FloatArray,
-    shares: FloatArray,
-    uniforms: FloatArray,
-    codes: IntArray,
+    features: FloatArray, starts: IntArray, slopes: FloatArray, shares: FloatArray, draws: FloatArray, codes: IntArray
 ) -> None:
-    """Draw codes that are -1: a class given the others, then each column from it; uniforms (n_rows, 1 + n_columns)."""
+    """Draw codes that are -1: a class given the others, then each from it; uniform draws (n_rows, 1 + n_columns)."""
     n, columns = features.shape[0], starts.shape[0] - 1
     p, x = np.empty(slopes.shape[1]), np.empty(slopes.shape[0])
     for i in range(n):
@@ -141,10 +136,10 @@ def _draw_classes(
                 for g in range(p.shape[0]):
                     p[g] += math.log(shares[g, starts[j] + codes[i, j]])
         _softmax(p)
-        g = _pick(p, uniforms[i, 0])
+        g = _pick(p, draws[i, 0])
         for j in range(columns):
             if codes[i, j] < 0:
-                codes[i, j] = _pick(shares[g, starts[j] : starts[j + 1]], uniforms[i, j + 1])
+                codes[i, j] = _pick(shares[g, starts[j] : starts[j + 1]], draws[i, j + 1])
 
 
 @nb.njit(cache=True, nogil=True)

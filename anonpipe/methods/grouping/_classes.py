@@ -197,8 +197,10 @@ class ClassDisclosure:
 def class_disclosure(labels: IntArray, classes: IntArray, class_shares: FloatArray | None = None) -> ClassDisclosure:
     """Measure how the sensitive values in groups differ from those of the whole table.
 
-    Shapes: labels (n_rows,); classes (n_rows,). Li and Sarkar 2013, doi:10.1287/mnsc.1120.1584, eq. 7 and 13, section
-    7; for l-diversity and t-closeness see `constrain_classes`.
+    Shapes: labels (n_rows,); classes (n_rows,).
+
+    Li and Sarkar 2013, doi:10.1287/mnsc.1120.1584, eq. 7 and 13, section 7; for l-diversity and t-closeness see
+    `constrain_classes`.
     """
     labels = unit_codes(labels, "labels", np.size(labels))
     classes, shares = checked_classes(classes, class_shares, len(labels), "class_disclosure")
@@ -351,13 +353,17 @@ def constrain_classes(
     within-group scatter least (Ward's criterion) among those with which it keeps the limits, or with one that brings it
     nearer to them where that costs less than a tenth; with any where there is neither. So until no group breaks a
     limit. Mixtures of groups that keep the limits keep them too, but a mixture with one that does not may break them:
-    it is then merged further. All records in one group keep the limits, or the call is refused. Merging with the
-    nearest group whatever its classes, as is usual, makes much larger groups, since near groups are alike in class:
-    MDAV groups of 3 records of the diabetes data made 0.3-close lose 23 % instead of 30 %. Time O(wrong groups · groups
-    · (width + n_classes)), memory O(n_rows + groups·(width + n_classes)). Shapes: features (n_rows, width); labels
-    (n_rows,); classes (n_rows,). Machanavajjhala, Gehrke, Kifer and Venkitasubramaniam 2006, doi:10.1109/ICDE.2006.1
-    (l-diversity); Li, Li and Venkatasubramanian 2007, doi:10.1109/ICDE.2007.367856 (t-closeness, section 5 for the
-    distances).
+    it is then merged further. All records in one group keep the limits, or the call is refused.
+
+    Merging with the nearest group whatever its classes, as is usual, makes much larger groups, since near groups are
+    alike in class: MDAV groups of 3 records of the diabetes data made 0.3-close lose 23 % instead of 30 %.
+
+    Time O(wrong groups · groups · (width + n_classes)), memory O(n_rows + groups·(width + n_classes)).
+
+    Shapes: features (n_rows, width); labels (n_rows,); classes (n_rows,).
+
+    Machanavajjhala, Gehrke, Kifer and Venkitasubramaniam 2006, doi:10.1109/ICDE.2006.1 (l-diversity); Li, Li and
+    Venkatasubramanian 2007, doi:10.1109/ICDE.2007.367856 (t-closeness, section 5 for the distances).
     """
     features = checked_features(features)
     groups = unit_codes(labels, "labels", len(features))

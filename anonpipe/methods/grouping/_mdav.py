@@ -204,10 +204,12 @@ def v_mdav(
 
     The mean is computed once, of all records, which is one of the method's savings over MDAV; so gamma = 0 gives groups
     of k like `cbfs`, but not the same. Where one record remains it has no d_out and joins at the end. The last records
-    may join a group that has grown, which then has up to 3k - 2 records: the method has no rule against that. A `gamma`
-    of 0 never grows a group. The authors find about 0.2 best for scattered and 1.1 for clustered data. Solanas and
-    Martínez-Ballesté 2006, V-MDAV: a multivariate microaggregation with variable group size, COMPSTAT 2006; as
-    described by Kabir and Wang 2010, doi:10.1109/ICDM.2010.111, section IV.
+    may join a group that has grown, which then has up to 3k - 2 records: the method has no rule against that.
+
+    A `gamma` of 0 never grows a group. The authors find about 0.2 best for scattered and 1.1 for clustered data.
+
+    Solanas and Martínez-Ballesté 2006, V-MDAV: a multivariate microaggregation with variable group size, COMPSTAT 2006;
+    as described by Kabir and Wang 2010, doi:10.1109/ICDM.2010.111, section IV.
     """
     labels = _variable_groups(features, k, float(gamma))
     join_nearest(features, labels)
@@ -290,10 +292,13 @@ def class_mdav(
     Groups form as in `mdav_generic`: around the record r furthest from the mean and around s furthest from r while 3k
     records are left, then one around r, and the rest. But only a group's first record is the nearest. Each of the k - 1
     others is the record of least alpha·L + (1 - alpha)·JSD, with L its distance to r (or s) as a share of the box's
-    diagonal and JSD the Jensen-Shannon divergence (base 2) of `class_shares` from the group with it. The last group
-    takes what is left: records of the class that the others had no use for, from wherever they are. It is the one that
-    may hold one class only. With `alpha` 1 the groups are those of `mdav_generic`. Li and Sarkar propose to carry their
-    eq. 6 over to other methods; the rule here is this project's.
+    diagonal and JSD the Jensen-Shannon divergence (base 2) of `class_shares` from the group with it.
+
+    The last group takes what is left: records of the class that the others had no use for, from wherever they are. It
+    is the one that may hold one class only.
+
+    With `alpha` 1 the groups are those of `mdav_generic`. Li and Sarkar propose to carry their eq. 6 over to other
+    methods; the rule here is this project's.
     """
     return np.asarray(_mixed_groups(features, k, classes, class_shares, float(alpha), diagonal(features)))
 

@@ -23,9 +23,15 @@ def hold_units(features: FloatArray, labels: IntArray, units: IntArray, k: int) 
     with one record of each of k units in a group: the record furthest from the mean of the rest, and the nearest
     records of the k - 1 units nearest to it. Records that are left join, in their order, the group with fewest of their
     unit, of these the nearest, so that few groups are mostly of one unit. Groups that had k units stay as they are,
-    unless another one needs them. Merging alone would leave groups of all rows of k units: of 259 firms with 16 months,
-    80 rows in place of 5. Time O(wrong groups · groups · width) and, of n records in a group that is cut again, O(n² /
-    k · width); memory O(n_rows + groups · width). Shapes: features (n_rows, width); labels (n_rows,); units (n_rows,).
+    unless another one needs them.
+
+    Merging alone would leave groups of all rows of k units: of 259 firms with 16 months, 80 rows in place of 5.
+
+    Time O(wrong groups · groups · width) and, of n records in a group that is cut again, O(n² / k · width); memory
+    O(n_rows + groups · width).
+
+    Shapes: features (n_rows, width); labels (n_rows,); units (n_rows,).
+
     Domingo-Ferrer & Torra 2005, doi:10.1007/s10618-005-0007-5 (MDAV); Ward 1963, doi:10.1080/01621459.1963.10500845; of
     units with several records Hundepool et al. 2012, section 3.2 (households).
     """
@@ -92,9 +98,12 @@ def unit_points(features: FloatArray, units: IntArray) -> tuple[FloatArray, IntA
 
     The point is the mean of the unit's features, and the logarithm of how many records it has, in standard deviations
     over the units, where these differ: so units of like sizes share groups, and large ones are seldom most of a group.
-    Time O(n_rows · (width + log n_rows)); memory O(n_rows · width). Shapes: features (n_rows, width); units (n_rows,);
-    returns (n_units, width or width + 1); returns (n_rows,). Hundepool et al. 2012, section 3.2 (households),
-    doi:10.1002/9781118348239.
+
+    Time O(n_rows · (width + log n_rows)); memory O(n_rows · width).
+
+    Shapes: features (n_rows, width); units (n_rows,); returns (n_units, width or width + 1); returns (n_rows,).
+
+    Hundepool et al. 2012, section 3.2 (households), doi:10.1002/9781118348239.
     """
     features = checked_features(features)
     own = unit_codes(units, "units", len(features))

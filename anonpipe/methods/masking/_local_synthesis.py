@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Annotated, Any, Literal, Self
 
@@ -34,8 +34,8 @@ _SHAPES_TRIED = ("full", "vev")  # Shapes tried where none is asked for
 
 # Least records of a part of a component: so many times k, so many, and so many in the sample
 _TIMES_K, _LEAST, _SAMPLED = 10, 400, 50
-_COVARIANCES = 4e6  # Numbers in the covariances of all groups: their records are as large that there are hardly more
-_CLEARLY = 6.0  # Covariances of parts differ more than by chance, by so many of its roots (some 3 standard deviations)
+_COVARIANCES = 4e6  # Most entries in the covariances of all groups: parts are as large as that needs
+_CLEARLY = 6.0  # Differences beyond those by chance, in roots of these: some 3 standard deviations
 
 _OUTWARD = 2.0  # Reach of `spread` beyond the outermost values, in units of that inward
 
@@ -61,15 +61,15 @@ class View:
 
 @dataclass(frozen=True, eq=False)
 class Divisions:
-    """How records of large components are divided by their categories: nodes are components first, then their parts."""
+    """Trees that divide large components by categories: the first nodes are the components."""
 
-    # Covariances that differ by category are lost within a component, and with them what models with interactions find.
+    # Within a component covariances that differ by category are lost, and with them interactions in recipients' models.
     attributes: IntArray  # The attribute by which a node is divided, -1 for none, shape (n_nodes,)
-    children: IntArray  # The node that each category goes to, shape (n_nodes, n_categories)
+    children: IntArray  # The node of each category, 0 for none, shape (n_nodes, n_categories)
     components: IntArray  # The component of each node, shape (n_nodes,)
 
-    def of(self, labels: IntArray, original: FloatArray, categories: Categories) -> IntArray:
-        """The undivided node of records of these components."""
+    def leaves(self, labels: IntArray, original: FloatArray, categories: Categories) -> IntArray:
+        """The leaf of records of these components."""
         nodes = labels
         while (by := self.attributes[nodes]).max(initial=-1) >= 0:
             nodes = nodes.copy()
@@ -89,16 +89,9 @@ class Divisions:
             found[parts, self.attributes[node]] = np.where(many == 1, first, -1)
         return found
 
-    def without(self, components: BoolArray) -> Divisions:
-        """The same with some components undivided, shape (n_components,)."""
-        return replace(self, attributes=np.where(components[self.components], -1, self.attributes))
-
 
 def divide(sample: DrawnSample, labels: IntArray, components: int, starts: IntArray, least: float) -> Divisions:
-    """Divide components of a sample, again and again, by the attribute that covariances of columns differ most by.
-
-    No part has fewer than `least` records of the sample.
-    """
+    """Divide components recursively by the attribute that covariances differ most by, into parts of `least` or more."""
     sizes, codes = np.diff(starts), sample.codes
     modes = np.array([np.bincount(each).argmax() for each in codes.T], dtype=np.int64)
     seen = np.ascontiguousarray(np.concatenate([sample.scores, codes == modes], axis=1))  # each column counts once
@@ -180,25 +173,22 @@ class MixtureGroups:
     mixture: mixtures.Mixture  # Fitted
     classes: latent.LatentClasses | None  # The latent classes of the categories; None without categories
     divisions: Divisions  # Of the components
-    counts: IntArray | None = None  # Records of each undivided node, shape (n_nodes,); None until they are counted
+    counts: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))  # Of nodes; empty until counted
     moved: mixtures.Moves | None = None  # The records that are moved to another component
 
     @property
     def sizes(self) -> IntArray:
         """Records of each group after the moves, shape (n_groups,)."""
-        counts = np.zeros(0, dtype=np.int64) if self.counts is None else self.counts
-        return counts[counts > 0]
+        return self.counts[self.counts > 0]
 
     @property
     def of_components(self) -> IntArray:
         """Records of each component, shape (n_components,)."""
-        assert self.counts is not None
         return np.bincount(self.divisions.components, self.counts, self.mixture.n_groups).astype(np.int64)
 
     @property
     def known(self) -> IntArray:
         """Categories that all records of a group have, -1 for several, shape (n_groups, n_attributes)."""
-        assert self.counts is not None
         attributes = 0 if self.classes is None else len(self.classes.starts) - 1
         return self.divisions.categories(attributes)[self.counts > 0]
 
@@ -208,7 +198,8 @@ class MixtureGroups:
         totals = np.bincount(nodes, counts, components).astype(np.int64)
         counts = np.where(whole[nodes], 0, counts)
         counts[:components] += np.where(whole, totals, 0)
-        return replace(self, divisions=self.divisions.without(whole), counts=counts)
+        attributes = np.where(whole[nodes], -1, self.divisions.attributes)
+        return replace(self, divisions=replace(self.divisions, attributes=attributes), counts=counts)
 
 
 def _find_view(
@@ -327,9 +318,9 @@ def _count_repair(
 ) -> ClassCounts | mixtures.Movable:
     """First the records of each node; then, where components have too few, those that may move there."""
     labels = _labels(part)
-    if params.counts is None:
-        nodes = params.divisions.of(labels, original, categories)
-        return ClassCounts(np.bincount(nodes, minlength=len(params.divisions.attributes)))
+    if not len(params.counts):
+        leaves = params.divisions.leaves(labels, original, categories)
+        return ClassCounts(np.bincount(leaves, minlength=len(params.divisions.attributes)))
     return mixtures.movable(_scores(part, params.view), labels, params.mixture, params.of_components, k, place)
 
 
@@ -339,11 +330,9 @@ def _repair(counted: ClassCounts | mixtures.Movable, *, params: MixtureGroups, k
     if isinstance(counted, ClassCounts):
         few = (counted.counts > 0) & (counted.counts < k)
         return params.counted(counted.counts, np.bincount(params.divisions.components, few, components) > 0)
-    assert params.counts is not None
     moved = mixtures.moves(counted, params.of_components, k)
     came, left = (np.bincount(each, minlength=components) for each in (moved.targets, moved.donors))
     whole = params.counted(params.counts, came + left > 0)
-    assert whole.counts is not None
     counts = whole.counts.copy()
     counts[:components] += came - left
     mixtures.check_sizes(counts, k)
@@ -352,7 +341,7 @@ def _repair(counted: ClassCounts | mixtures.Movable, *, params: MixtureGroups, k
 
 def _repair_again(params: MixtureGroups, k: int) -> bool:
     """Whether records must move that have not."""
-    return params.moved is None and params.counts is not None and bool(mixtures.needs(params.of_components, k)[0].any())
+    return params.moved is None and bool(mixtures.needs(params.of_components, k)[0].any())
 
 
 def group_rows(
@@ -362,9 +351,8 @@ def group_rows(
     labels = _labels(part)
     if params.moved is not None:
         labels = params.moved.applied(labels, place)
-    assert params.counts is not None
-    nodes = params.divisions.of(labels, original, categories)
-    final = mixtures.numbering(params.counts)[nodes].astype(np.float64)
+    leaves = params.divisions.leaves(labels, original, categories)
+    final = mixtures.numbering(params.counts)[leaves].astype(np.float64)
     return np.concatenate([part[:, :-1], final[:, None]], axis=1)
 
 
@@ -452,7 +440,7 @@ def local_synthesis(
     affine map a group gives numbers and dummies of categories together the mean and the covariance of the group's
     records, whatever the `variance_share`.
 
-    Where covariances differ by category, components are divided by it, again and again, while parts have 400 records,
+    Where covariances differ by category, components are divided by it, recursively, while parts have 400 records,
     10 k and 50 of the sample: the paper's groups grow with the table, and what differs within them is lost.
 
     The authors use the latent classes as they are; what categories have to do with each other and with the numbers is
@@ -469,17 +457,13 @@ def local_synthesis(
     view = partial(_find_view, k=k, categories=categories, variance_share=variance_share)
     sample = partial(_draw_sample, categories=categories)
     choice = partial(choose, categories=categories, shape=shape, tails=tails, **numbers)
+    count = partial(_count_repair, k=k, categories=categories)
     groups: tuple[Step, ...] = (
         Reduce("moments", Moments.of, view),
         Rows("scores", _score_rows, channels=lambda given, params: len(params.numbers)),
         Reduce("mixture", sample, choice, costly=True),
         Rows("components", _assign_rows, channels=lambda given, params: given + 1),
-        Reduce(
-            "sizes",
-            partial(_count_repair, k=k, categories=categories),
-            partial(_repair, k=k),
-            partial(_repair_again, k=k),
-        ),
+        Reduce("sizes", count, partial(_repair, k=k), partial(_repair_again, k=k)),
         Rows("groups", partial(group_rows, categories=categories)),
     )
     draws: tuple[Step, ...] = (

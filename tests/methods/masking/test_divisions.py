@@ -81,7 +81,7 @@ def test_divisions_are_those_of_the_twin(seed):
     features, codes = table(900, seed)
     labels = np.where(np.random.default_rng(seed).random(900) < 0.7, 0, 1)
     found = divide(sample_of(features, codes), labels, 2, starts_of(CATEGORIES), 60)
-    nodes = found.of(labels, features, CATEGORIES)
+    nodes = found.leaves(labels, features, CATEGORIES)
     assert found.components[nodes].tolist() == labels.tolist()
     assert sorted(np.flatnonzero(nodes == node).tolist() for node in np.unique(nodes)) == divided(
         sample_of(features, codes), labels, 60
@@ -151,7 +151,7 @@ def test_parts_below_k_and_components_with_moves_are_undivided():
 def test_categories_of_a_node_are_those_of_all_its_records():
     features, codes = table(3_000, 3)
     found = divide(sample_of(features, codes), np.zeros(3_000, int), 1, starts_of(CATEGORIES), 100)
-    nodes = found.of(np.zeros(3_000, int), features, CATEGORIES)
+    nodes = found.leaves(np.zeros(3_000, int), features, CATEGORIES)
     known = found.categories(2)
     for node in np.unique(nodes):
         inside = codes[nodes == node]
@@ -164,7 +164,7 @@ def test_a_category_that_the_sample_has_not_goes_with_the_others():
     features, codes = table(3_000, 1)
     few = codes[:, 1] != 2
     found = divide(sample_of(features[few], codes[few]), np.zeros(few.sum(), int), 1, starts_of(CATEGORIES), 100)
-    nodes = found.of(np.zeros(3_000, int), features, CATEGORIES)
+    nodes = found.leaves(np.zeros(3_000, int), features, CATEGORIES)
     assert (found.attributes[nodes] == -1).all() and found.attributes[0] == 1
     assert set(nodes[~few]) <= set(nodes[few])
 
