@@ -115,7 +115,9 @@ class GroupedMoments:
         """Moments of records whose group mean is an average over several groupings, each record a group of its own.
 
         `within` is the scatter that the centres lack, S_X - S_C. An average of projections shortens every direction, so
-        it is positive semidefinite. Shapes: features, centres (n_rows, width).
+        it is positive semidefinite.
+
+        Shapes: features, centres (n_rows, width).
         """
         total = Moments.of(as_table(features))
         return cls(total, total.scatter - Moments.of(as_table(centres)).scatter, len(features))
@@ -277,8 +279,10 @@ def covariance_limit(error: FloatArray, scale: FloatArray, chance: float) -> Flo
     Let Q = Σ λ_i (Z_i² - 1) + Σ μ_i Z_i with independent standard normal Z_i, of variance v = Σ (2λ_i² + μ_i²), and λ
     the largest |λ_i|. Each term has log E exp(sQ_i) = -log(1 - 2λ_i s)/2 - λ_i s + μ_i² s²/(2(1 - 2λ_i s)), at most s²
     v_i/(2(1 - 2λs)). So Q is sub-gamma with variance v and scale 2λ, and P(|Q| > √(2vt) + 2λt) is at most 2 exp(-t).
-    Nothing is assumed of the λ_i: one outlier's group may make up nearly all of Q. Boucheron, Lugosi & Massart (2013),
-    Concentration Inequalities, section 2.4; Laurent & Massart (2000), doi:10.1214/aos/1015957395, lemma 1.
+    Nothing is assumed of the λ_i: one outlier's group may make up nearly all of Q.
+
+    Boucheron, Lugosi & Massart (2013), Concentration Inequalities, section 2.4; Laurent & Massart (2000),
+    doi:10.1214/aos/1015957395, lemma 1.
     """
     t = np.log(2.0 / chance)
     return np.asarray(np.sqrt(2.0 * t) * error + t * scale)
@@ -367,8 +371,10 @@ def expect_scopes(scopes: Scopes, form: str) -> Expected:
     Independent noise moves the mean by an average of N draws, V_jj/N. The synthetic scatter is B, plus products of
     means and noise, plus the scatter of the noise; the second is odd in the noise and the third even, so they do not
     correlate. The second has variance B_jj V_hh + B_hh V_jj + 2 B_jh V_jh; the third is Wishart with N-1 degrees of
-    freedom, of variance (N-1)(V_jj V_hh + V_jh²). Their sum over (N-1)² is the squared error. Noise centred in every
-    group leaves the mean and has no products with the group means; its scatter is Wishart with N-G degrees of freedom.
+    freedom, of variance (N-1)(V_jj V_hh + V_jh²). Their sum over (N-1)² is the squared error.
+
+    Noise centred in every group leaves the mean and has no products with the group means; its scatter is Wishart with
+    N-G degrees of freedom.
 
     Of several parts, with n_s records of noise V_s in each part, and B_s the scatter of their group means about the
     mean of the table, the products of means and noise add Σ_s (B_jj V_hh + B_hh V_jj + 2 B_jh V_jh) to the variance of
@@ -419,8 +425,10 @@ def expect_by_group(spread: GroupSpread, covariance: FloatArray) -> Expected:
     means have variance c Σ_g (u_j² W_hh + u_h² W_jj + 2 u_j u_h W_jh), u being the group's mean less that of all; the
     scatter of the noise, a quadratic form in I - 11'/N, has (1 - 2/N) c² Σ_g (W_jj W_hh + W_jh²)/n_g plus c²/N² (W_jj
     W_hh + W_jh²) of the pooled W. The c of a table is used for a stratum too, where it differs from the stratum's own
-    by a relative 1/N. One outlier can make up most of the quadratic form, whose tails are then those of a chi-square
-    with as many degrees of freedom as its group has records; see `expect_scopes` for the scale.
+    by a relative 1/N.
+
+    One outlier can make up most of the quadratic form, whose tails are then those of a chi-square with as many degrees
+    of freedom as its group has records; see `expect_scopes` for the scale.
     """
     n = max(spread.n, 1)
     degrees, c = max(n - 1, 1), n / max(n - 1, 1)
@@ -502,9 +510,10 @@ class NoiseScatter:
 def exact_factor(noise: NoiseScatter, within: FloatArray) -> FloatArray:
     """A matrix F that turns the counted draws into noise whose scatter is exactly W.
 
-    Shapes: noise (n_rows, width); within (width, width). Z S^(-1/2) is a uniform random frame: r orthonormal columns
-    among the vectors that sum to zero in every group. So the outcome is a random rotation of the pooled within-group
-    deviations.
+    Shapes: noise (n_rows, width); within (width, width).
+
+    Z S^(-1/2) is a uniform random frame: r orthonormal columns among the vectors that sum to zero in every group. So
+    the outcome is a random rotation of the pooled within-group deviations.
     """
     _same_width(noise.root, within)
     factor = noise_factor(within)

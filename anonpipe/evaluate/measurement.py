@@ -227,8 +227,9 @@ def wilson(successes: float, trials: float) -> tuple[float, float]:
 def exact(successes: float, trials: float, tail: float = 0.025) -> tuple[float, float]:
     """Interval of a share that errs with a chance of no more than `tail` on either side.
 
-    Holds for few trials and shares near 0 and 1 too, where Wilson's is too short far out in the tails. Clopper &
-    Pearson (1934), doi:10.1093/biomet/26.4.404.
+    Holds for few trials and shares near 0 and 1 too, where Wilson's is too short far out in the tails.
+
+    Clopper & Pearson (1934), doi:10.1093/biomet/26.4.404.
     """
     failures = trials - successes
     low = float(betaincinv(successes, failures + 1, tail)) if successes else 0.0
@@ -244,6 +245,7 @@ def weighted_share(weights: FloatArray, largest: float, trials: int) -> Share:
     """A share whose successes count differently, each seldom.
 
     Successes are taken for Poisson, of each weight: with equal weights the interval is the exact one of their number.
+
     Fay & Feuer (1997), Statistics in Medicine 16:791-801.
     """
     total, squares = float(weights.sum()), float((weights**2).sum())
@@ -257,8 +259,10 @@ def beyond_control(attack: Share, control: Share) -> tuple[float, float, float]:
     """Of what cannot be had of the control the share that is had of members: (risk, low, high).
 
     (attack - control) / (1 - control), 1 less the ratio of the shares of failures, whose intervals are joined on the
-    logarithmic scale. Giomi, Boenisch, Wehmeyer & Tasnádi (2023), doi:10.56553/popets-2023-0055, section 3; Donner &
-    Zou (2012), Stat. Methods Med. Res. 21:347-359 (ratios of shares).
+    logarithmic scale.
+
+    Giomi, Boenisch, Wehmeyer & Tasnádi (2023), doi:10.56553/popets-2023-0055, section 3; Donner & Zou (2012), Stat.
+    Methods Med. Res. 21:347-359 (ratios of shares).
     """
     if control.value == 1.0:
         return math.nan, math.nan, math.nan
@@ -296,7 +300,9 @@ def grouped_share(hits: npt.ArrayLike, trials: npt.ArrayLike) -> tuple[float, fl
 
     Trials of one group hit or miss together, so that their number says little. Wilson's interval is taken with the
     number of independent trials that would have the variance between groups (of a ratio: total hits / total trials), at
-    most the number of trials, and the number of groups where all or none hit. Shapes: hits, trials (n_groups,).
+    most the number of trials, and the number of groups where all or none hit.
+
+    Shapes: hits, trials (n_groups,).
     """
     hit, tried = np.asarray(hits, dtype=np.float64), np.asarray(trials, dtype=np.float64)
     groups, total = len(tried), float(tried.sum())

@@ -135,13 +135,18 @@ def covariances(scatters: FloatArray, counts: FloatArray, shape: str) -> FloatAr
     - "eev": one volume λ and shape A, each its own orientation D_g; "vev": the same with its own volume λ_g
     - "full": no constraint
 
-    Shapes: scatters (n_groups, width, width); counts (n_groups,). For "vev", in λ_g and A by turns: with the logarithms
-    of both as unknowns the likelihood is concave, so that the turns end in its only maximum. Where a scatter has equal
-    eigenvalues, as those of few distinct records do, its orientation in "eev" and "vev" is any of many equally likely
-    ones, and rounding decides; the lengths of the axes do not depend on it. The clusters "with equal shape but
-    different orientation and volume" of the authors' larger table are "vev". Celeux and Govaert 1995, Pattern
-    Recognition 28:781-793, doi:10.1016/0031-3203(94)00125-6, section 3; the names in small letters are their initials
-    for equal and variable volume, shape and orientation.
+    Shapes: scatters (n_groups, width, width); counts (n_groups,).
+
+    For "vev", in λ_g and A by turns: with the logarithms of both as unknowns the likelihood is concave, so that the
+    turns end in its only maximum.
+
+    Where a scatter has equal eigenvalues, as those of few distinct records do, its orientation in "eev" and "vev" is
+    any of many equally likely ones, and rounding decides; the lengths of the axes do not depend on it.
+
+    The clusters "with equal shape but different orientation and volume" of the authors' larger table are "vev".
+
+    Celeux and Govaert 1995, Pattern Recognition 28:781-793, doi:10.1016/0031-3203(94)00125-6, section 3; the names in
+    small letters are their initials for equal and variable volume, shape and orientation.
     """
     groups, width = len(counts), scatters.shape[2]
     if shape == "spherical":

@@ -39,7 +39,9 @@ def fit_tree(sample_features: FloatArray, sample_keys: KeyArray, leaves: int) ->
 
     A node that is to become L leaves sorts its records by (projection on its first principal direction, key) and is cut
     at the rank floor(L/2)/L of the way. Records with equal values go to both sides in proportion to their keys, so that
-    tied data give balanced leaves too. Shapes: sample_features (n_sample, width); sample_keys (n_sample,).
+    tied data give balanced leaves too.
+
+    Shapes: sample_features (n_sample, width); sample_keys (n_sample,).
     """
     features, keys = _checked(sample_features, sample_keys)
     if not 1 <= leaves <= max(1, len(features)):
@@ -82,6 +84,7 @@ def route(tree: Tree, features: FloatArray, keys: KeyArray) -> IntArray:
     """Leaf of each record, 0 to tree.leaves - 1, int64, shape (n_rows,).
 
     A record's leaf depends on its own values and key alone: it is the same in whatever batch the record arrives.
+
     Shapes: features (n_rows, tree.width); keys (n_rows,).
     """
     features, keys = _checked(features, keys)

@@ -89,8 +89,9 @@ def chance_of(ours: IntArray, theirs: IntArray, share: float) -> float:
 
     Chernoff's bound, given how many records of both tables have a content: then those of the first are binomial. For
     tables of similar size the statistic is the sum of squared standardised deviations; for others, in which one record
-    is a large deviation, it is the number of common contents. The choice depends on the sizes alone. Shapes: ours,
-    theirs (n,).
+    is a large deviation, it is the number of common contents. The choice depends on the sizes alone.
+
+    Shapes: ours, theirs (n,).
     """
     together = ours + theirs
     several = together >= 2
@@ -128,6 +129,7 @@ def shared_records(ours: IntArray, theirs: IntArray, level: int, rows: tuple[int
 
     Counts of records that are not shared differ as independent Poisson numbers do: their squared differences add up to
     their sums, and what is missing of that is shared. Of a sample of contents the larger of both tables' shares counts.
+
     Shapes: ours, theirs (n,).
     """
     together, all_rows = ours + theirs, sum(rows)

@@ -139,7 +139,9 @@ def known_attribute(
     shortest solution stands.
 
     All guesses take the group as known, so this is an upper limit of what a person who must find the group first would
-    recover. Time n · width² and, for moments, n · width · min(group, width); memory a few times the features.
+    recover.
+
+    Time n · width² and, for moments, n · width · min(group, width); memory a few times the features.
     """
     given = _Attacked.of(groups, tolerance, of)
     width = given.original.shape[1]

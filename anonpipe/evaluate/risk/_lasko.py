@@ -203,8 +203,10 @@ def excess(values: FloatArray, reference: FloatArray, margin: float, title: str 
     Under an excess of `margin` or less, a statistic of d is no more probable than one of d - margin under equality,
     which gives p = exp(-2 (d - margin)² n m / (n + m)) (Smirnov). The interval holds for samples that depend on each
     other, as with leave-one-out: it adds and takes off the band of either curve (Dvoretzky, Kiefer & Wolfowitz, with
-    Massart's constant). Conover (1999), Practical Nonparametric Statistics, 3rd ed., section 6.3; Massart (1990),
-    Annals of Probability 18:1269-1283, doi:10.1214/aop/1176990746.
+    Massart's constant).
+
+    Conover (1999), Practical Nonparametric Statistics, 3rd ed., section 6.3; Massart (1990), Annals of Probability
+    18:1269-1283, doi:10.1214/aop/1176990746.
     """
     from scipy.stats import ecdf, ks_2samp
 

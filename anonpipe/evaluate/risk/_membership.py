@@ -160,8 +160,10 @@ def trained_membership(task: InferenceTask, *, of: int | None = None, seed: int 
 
     Extremely randomised trees in five folds: each record is judged by trees that have not seen it, so that a release
     that tells nothing comes out at 0.5 but for chance. Both kinds weigh alike. Folds that learn from each other err
-    together: DeLong's variance is taken 9/4 times, the correction for five folds. Nadeau & Bengio (2003),
-    doi:10.1023/A:1024068626366 (folds); Geurts et al. (2006), doi:10.1007/s10994-006-6226-1 (the trees).
+    together: DeLong's variance is taken 9/4 times, the correction for five folds.
+
+    Nadeau & Bengio (2003), doi:10.1023/A:1024068626366 (folds); Geurts et al. (2006), doi:10.1007/s10994-006-6226-1
+    (the trees).
     """
     from sklearn.ensemble import ExtraTreesClassifier
     from sklearn.model_selection import StratifiedKFold, cross_val_predict

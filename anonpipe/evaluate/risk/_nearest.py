@@ -341,7 +341,9 @@ class RankLinkage:
     """Ranks in one table, as shares of its records.
 
     An intruder who compares ranks of the original with ranks of the release is not misled by a masker that moves or
-    stretches whole columns. Muralidhar & Domingo-Ferrer (2016), Privacy in Statistical Databases, LNCS 9867:225-236,
+    stretches whole columns.
+
+    Muralidhar & Domingo-Ferrer (2016), Privacy in Statistical Databases, LNCS 9867:225-236,
     doi:10.1007/978-3-319-45381-1_17.
     """
 
@@ -378,8 +380,10 @@ class Whitened:
     """Axes on which original and released records together have variance 1 and no correlation, but for shrinkage.
 
     Noise that was added column by column hides little where columns go together: a record then differs from its own by
-    directions in which others hardly differ at all. Torra & Domingo-Ferrer 2003 and Torra, Abowd & Domingo-Ferrer 2006,
-    doi:10.1007/11930242_20 (record linkage by Mahalanobis distance); Ledoit & Wolf 2004 (shrinkage towards a diagonal).
+    directions in which others hardly differ at all.
+
+    Torra & Domingo-Ferrer 2003 and Torra, Abowd & Domingo-Ferrer 2006, doi:10.1007/11930242_20 (record linkage by
+    Mahalanobis distance); Ledoit & Wolf 2004 (shrinkage towards a diagonal).
     """
 
     axes: FloatArray  # Shape (width, width)

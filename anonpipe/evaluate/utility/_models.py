@@ -188,9 +188,10 @@ def fit_models(original: pd.DataFrame, analyses: Iterable[Analysis]) -> tuple[Fi
     """Fit the recipient's models to the original once, so that any number of releases can be compared with it.
 
     A release is coded with the original's levels, knots and scales, so that equal names mean the same. A model without
-    a fit says why in its `ModelFit`. No error quotes values of the data. Gal, Tucker, Gangopadhyay and Chen (2014), J.
-    Biomed. Inform. 50:32-45, doi:10.1016/j.jbi.2014.01.001, section 3. Overlap: Karr, Kohnen, Oganian, Reiter and Sanil
-    (2006), Am. Stat. 60:224-232, doi:10.1198/000313006X124640.
+    a fit says why in its `ModelFit`. No error quotes values of the data.
+
+    Gal, Tucker, Gangopadhyay and Chen (2014), J. Biomed. Inform. 50:32-45, doi:10.1016/j.jbi.2014.01.001, section 3.
+    Overlap: Karr, Kohnen, Oganian, Reiter and Sanil (2006), Am. Stat. 60:224-232, doi:10.1198/000313006X124640.
     """
     models = tuple(analyses)
     names = [analysis.name for analysis in models]

@@ -239,9 +239,10 @@ def survival_pictures(
 ) -> tuple[SurvivalPicture, ...]:
     """Survival curves of both tables at common round times, between any two of which k events or more lie.
 
-    Kaplan-Meier curves, or with competing events cumulative incidences. A group is drawn where it has 10 k original
-    records and k events. Those of a column that are not drawn (nulls are one) have as many together, or one more is
-    left out: all records less those that are drawn would tell of them.
+    Kaplan-Meier curves, or with competing events cumulative incidences.
+
+    A group is drawn where it has 10 k original records and k events. Those of a column that are not drawn (nulls are
+    one) have as many together, or one more is left out: all records less those that are drawn would tell of them.
     """
     tables = replace(tables, least=binning.least)
     return tuple(_picture(tables, endpoint, binning) for endpoint in compared_endpoints(tables, endpoints))

@@ -186,13 +186,16 @@ def propensity(
     """Propensity score measure: both tables are stacked, and which is which is regressed on the columns.
 
     `terms` are main effects and interactions of columns, `categories` those of which none has powers. There are fewer
-    columns of the regression than records. Shapes: (n_rows, width) and (n_released, width), finite. Equation 11 takes
-    1/2 off the fitted probability, for tables of equal size; in general it is the share c of released records, with
-    which it was first published. Without powers a column that differs in its spread only is not noticed. The likelihood
-    has no penalty, and no maximum where records are distinguished without error; fitted probabilities still converge,
-    and so does U_p. Dependent columns are left out, which changes no probability. Of two independent samples N·U_p is
-    χ² / 4 with rank - 1 degrees of freedom if c = 1/2. A release made from the original differs from it by its own
-    sampling error only, half of that variance: hence `expected`.
+    columns of the regression than records. Shapes: (n_rows, width) and (n_released, width), finite.
+
+    Equation 11 takes 1/2 off the fitted probability, for tables of equal size; in general it is the share c of released
+    records, with which it was first published. Without powers a column that differs in its spread only is not noticed.
+
+    The likelihood has no penalty, and no maximum where records are distinguished without error; fitted probabilities
+    still converge, and so does U_p. Dependent columns are left out, which changes no probability.
+
+    Of two independent samples N·U_p is χ² / 4 with rank - 1 degrees of freedom if c = 1/2. A release made from the
+    original differs from it by its own sampling error only, half of that variance: hence `expected`.
     """
     total, share = len(old) + len(new), len(new) / (len(old) + len(new))
     columns = design(terms, _column_codes(np.concatenate([old, new]), categories))

@@ -35,9 +35,12 @@ def crest(
     share of the diagonal of the box around all points; JSD is the Jensen-Shannon divergence in base 2 of `class_shares`
     from the class shares among u, v and the first b - 2 records that a breadth-first search from u meets in the tree,
     those of the same degree of separation in order of their distance to u. Then, again and again, the removable edge
-    with the least increase in weighted divergence per length is cut (see `crest_partial`). Ties: the lower row. It
-    makes groups of one class rare; it does not promise that there are none. `class_disclosure` counts them,
-    `constrain_classes` rules them out. Where the paper leaves a choice:
+    with the least increase in weighted divergence per length is cut (see `crest_partial`). Ties: the lower row.
+
+    It makes groups of one class rare; it does not promise that there are none. `class_disclosure` counts them,
+    `constrain_classes` rules them out.
+
+    Where the paper leaves a choice:
 
     - The divergence of an edge changes while the tree grows around u. It is taken as of the partial tree at each step,
       as definition 3 says. To compute it once, when u joins, would fit the O(b·N²) of the text too, but then it sees

@@ -37,8 +37,11 @@ def information_loss(features: FloatArray, labels: IntArray) -> float:
     """Share of the total scatter that lies inside groups, in percent: 100 · SSE / SST.
 
     SSE adds the squared distances of records to their group's mean, SST those to the mean of all. The figure depends on
-    the scale of the columns: say which one it was measured on (usually z-scores). Shapes: features (n_rows, width);
-    labels (n_rows,). Domingo-Ferrer and Mateo-Sanz 2002, IEEE TKDE 14(1), doi:10.1109/69.979982, section 2.
+    the scale of the columns: say which one it was measured on (usually z-scores).
+
+    Shapes: features (n_rows, width); labels (n_rows,).
+
+    Domingo-Ferrer and Mateo-Sanz 2002, IEEE TKDE 14(1), doi:10.1109/69.979982, section 2.
     """
     if features.ndim != 2 or labels.shape != features.shape[:1]:
         raise ValueError(
@@ -68,10 +71,14 @@ def information_loss_bound(features: FloatArray, k: int) -> float:
 
     In a group of m >= k records SSE = Σ_i Σ_j |x_i - x_j|² / (2m), and for each i the m - 1 terms with j other than i
     sum to s_i (m - 1)/(k - 1) or more, since the mean of the smallest k - 1 of any distances is not above the mean of
-    more of them. Since (m - 1)/(m (k - 1)) >= 1/k, the group loses Σ_i s_i / (2k) or more. The bound depends on the
-    scale of the columns as `information_loss` does: compare figures of the same points, usually z-scores. The result is
-    rounded down by more than all rounding errors of the computation, about 1e-14 of it. Shapes: features (n_rows,
-    width). Neighbours are exact. Memory is k numbers a row; time grows by less than the square of the rows.
+    more of them. Since (m - 1)/(m (k - 1)) >= 1/k, the group loses Σ_i s_i / (2k) or more.
+
+    The bound depends on the scale of the columns as `information_loss` does: compare figures of the same points,
+    usually z-scores. The result is rounded down by more than all rounding errors of the computation, about 1e-14 of it.
+
+    Shapes: features (n_rows, width).
+
+    Neighbours are exact. Memory is k numbers a row; time grows by less than the square of the rows.
     """
     features = checked_features(features)
     if not 1 <= k <= len(features):
@@ -99,8 +106,9 @@ CONFIDENCE = 0.99
 def smallest_distances(features: FloatArray, queries: FloatArray, count: int) -> FloatArray:
     """The smallest squared distances of each query to a part of the records, ascending.
 
-    Parts are put together by joining their results and keeping the smallest. Shapes: features (n_rows, width); queries
-    (n_queries, width).
+    Parts are put together by joining their results and keeping the smallest.
+
+    Shapes: features (n_rows, width); queries (n_queries, width).
     """
     found = np.full((len(queries), count), np.inf)
     if len(features):

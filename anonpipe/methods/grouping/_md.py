@@ -111,9 +111,10 @@ def md(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
 
     The two groups can want the same records, and the papers do not say which one chooses first. The one further out
     does here, because its record has fewer near ones. Published figures named "M-d" are not of this method: they belong
-    to a spanning-tree partition whose large parts are split by `diameter_fixed`. As published, a search of all pairs in
-    every round takes O(n³/k) steps. Here each record keeps an upper bound of its distance to the others, and only those
-    whose bound leads are looked at again: the groups are the same.
+    to a spanning-tree partition whose large parts are split by `diameter_fixed`.
+
+    As published, a search of all pairs in every round takes O(n³/k) steps. Here each record keeps an upper bound of its
+    distance to the others, and only those whose bound leads are looked at again: the groups are the same.
     """
     return with_rest(features, _maximum_distance_groups(features, k), k, _join_together)
 
@@ -198,8 +199,10 @@ def condensation(features: FloatArray, k: int, *, rng: np.random.Generator) -> I
 
     While k records are left, one of them is drawn and forms a group with the k - 1 nearest to it; ties go to the lower
     row number. Each of the last, fewer than k, joins the nearest group, measured to its centroid as it is before any of
-    them has joined: the paper names no measure, and this one does not depend on their order. The paper's loop from 0 to
-    s = floor(n/k) would form one group too many; s are formed, as its text says. Labels are in the order of formation.
+    them has joined: the paper names no measure, and this one does not depend on their order.
+
+    The paper's loop from 0 to s = floor(n/k) would form one group too many; s are formed, as its text says. Labels are
+    in the order of formation.
     """
     # The first free record of a random order is any free one with the same chance.
     seeds = rng.permutation(len(features)).astype(np.int64)

@@ -288,9 +288,10 @@ def fuzzy_c_means(
     clusters are the last try, and then the smaller one takes the records nearest to its mean out of the other until it
     has k. So it always ends, and groups have k to 2k - 1 records. Equal records are divided as they come. The method
     says that c is large and m small at first, not how they change: the options do. With many columns and a large m all
-    centres fall together, so that m starts low. `fuzziness` is the exponent m at first, 1.01 or more; `step` is added
-    to it each time; `shrink` multiplies c each time, which falls by one at least; `iterations` limits one run of fuzzy
-    c-means.
+    centres fall together, so that m starts low.
+
+    `fuzziness` is the exponent m at first, 1.01 or more; `step` is added to it each time; `shrink` multiplies c each
+    time, which falls by one at least; `iterations` limits one run of fuzzy c-means.
     """
     order = rng.permutation(len(features)).astype(np.int64)
     divide = partial(_divide, fuzziness=float(fuzziness), step=float(step), shrink=float(shrink), iterations=iterations)

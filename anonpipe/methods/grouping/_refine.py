@@ -50,11 +50,14 @@ def refine(
     The groups are annealed in several runs. In a run such steps are taken where they add less than an allowance that
     shrinks from sweep to sweep, in units of each group's own scatter, and at last only steps that subtract. Then every
     region of the table keeps the better of its groups before and after the run, and the next run begins with those.
+
     Near groups are those of nearest mean in the whole table, so that the borders of blocks in which groups were formed
     do not stay. Time is linear in the rows: in a sweep each group tries one step. Memory is proportional to the points.
-    Shapes: features (n_rows, width); labels (n_rows,). The formulas follow from the change of two means. Annealing is
-    Kirkpatrick, Gelatt and Vecchi 1983, doi:10.1126/science.220.4598.671; here every group has a temperature of its
-    own. See `combine` for the regions.
+
+    Shapes: features (n_rows, width); labels (n_rows,).
+
+    The formulas follow from the change of two means. Annealing is Kirkpatrick, Gelatt and Vecchi 1983,
+    doi:10.1126/science.220.4598.671; here every group has a temperature of its own. See `combine` for the regions.
     """
     features = checked_features(features)
     if effort not in EFFORTS:

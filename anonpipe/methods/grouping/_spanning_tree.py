@@ -239,11 +239,13 @@ def mst_t_close(
     A part is t-close (Li, Li and Venkatasubramanian 2007, doi:10.1109/ICDE.2007.367856) where its class shares lie no
     further than t from those of the whole table, by total variation. The classes have no say in the tree. Each edge is
     tried once here too: were a part that is not t-close to become so by losing a t-close piece, both its pieces would
-    be t-close and so would have been their mixture, since the distance is convex. For the same reason nothing is cut
-    where all records together are not t-close, as in one block of a table: they stay one group and not t-close.
-    `constrain_classes` mends that, or refuses. The authors change t from table to table; 1 allows any. Shares in a
-    group of k records come in steps of 1/k and name k classes at most: a t much under 1/k, or few records for many
-    classes, makes groups far larger than k.
+    be t-close and so would have been their mixture, since the distance is convex.
+
+    For the same reason nothing is cut where all records together are not t-close, as in one block of a table: they stay
+    one group and not t-close. `constrain_classes` mends that, or refuses.
+
+    The authors change t from table to table; 1 allows any. Shares in a group of k records come in steps of 1/k and name
+    k classes at most: a t much under 1/k, or few records for many classes, makes groups far larger than k.
     """
     return by_first_row(_cut_longest(*shortest_tree(features), k, classes, class_shares, t))
 

@@ -112,8 +112,10 @@ def spectral_rhs(features: FloatArray, k: int, *, rng: np.random.Generator) -> I
 
     With U D Vᵀ the singular value decomposition of the centred points, the columns of T = U D are the records along the
     principal axes. A set of more than 2k records is split at the median of the column of T in which it has the largest
-    range, and both halves again. The split is by rank: split by value, ties at the median could leave fewer than k on
-    one side. Equal values are ranked by row number, and of an odd number the upper half gets one more.
+    range, and both halves again.
+
+    The split is by rank: split by value, ties at the median could leave fewer than k on one side. Equal values are
+    ranked by row number, and of an odd number the upper half gets one more.
 
     V is taken from the eigenvectors of the scatter of the columns, so that memory is linear in the rows. The sign of an
     axis is free; it is settled by making the first of its largest entries positive. Where singular values are equal,
@@ -257,8 +259,9 @@ def kd_tree(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArr
 
     Each part of 2k or more records is split by rank on the column of largest variance among them, floor(n/2) records to
     the lower half. Records that tie at the median are divided in row order, of columns that tie the first is taken. So
-    groups have k to 2k - 1 records whatever the ties. The authors scale the columns first; here the variance is that of
-    the points as given.
+    groups have k to 2k - 1 records whatever the ties.
+
+    The authors scale the columns first; here the variance is that of the points as given.
     """
     one_class = np.zeros(len(features), dtype=np.int64)
     return np.asarray(halved(features, 2 * k - 1, False, one_class, np.ones(1), 1.0))
@@ -276,10 +279,12 @@ def class_kd_tree(
     """Group records like `kd_tree`, on columns that leave the classes mixed.
 
     Each part is split on the column of least alpha·(1 - s) + (1 - alpha)·D, with s its standard deviation as a share of
-    the largest, and D the weighted Jensen-Shannon divergence (base 2) of `class_shares` from its halves. The median
-    fixes the halves of a column, so that the classes can be minded only as far as there are columns to choose from: the
-    effect is much less than that of `crest` or `class_mdav`, and so is the price. With `alpha` 1 this is `kd_tree`. Li
-    and Sarkar propose to mind classes in it; the rule here is this project's.
+    the largest, and D the weighted Jensen-Shannon divergence (base 2) of `class_shares` from its halves.
+
+    The median fixes the halves of a column, so that the classes can be minded only as far as there are columns to
+    choose from: the effect is much less than that of `crest` or `class_mdav`, and so is the price.
+
+    With `alpha` 1 this is `kd_tree`. Li and Sarkar propose to mind classes in it; the rule here is this project's.
     """
     return np.asarray(halved(features, 2 * k - 1, False, classes, class_shares, float(alpha)))
 

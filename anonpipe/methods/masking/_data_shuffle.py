@@ -38,9 +38,10 @@ class DataShuffleOptions(ScopedMaskOptions):
     """Every masked column keeps its values, averaged over k or more neighbours by rank, in another order.
 
     Values that k or more records hold stay as they are; others are released as means of k to 2k - 1 neighbours, or as
-    the nearest common value. `conditioning` names columns that are released unchanged and that the order is drawn
-    given: what the masked columns have to do with them stays on average. Relations to key variables that are not named
-    are lost.
+    the nearest common value.
+
+    `conditioning` names columns that are released unchanged and that the order is drawn given: what the masked columns
+    have to do with them stays on average. Relations to key variables that are not named are lost.
     """
 
     method: Literal["data_shuffle"]
@@ -232,8 +233,10 @@ def rank_swap(
 
     With k=1, the paper's form, a column hands on every value, the only one of its kind included. From 2 on it hands on
     no value that fewer than k records hold (`averaged_by_rank`). An attribute's columns are swapped together, by the
-    number of the category. Record i keeps a rank near its own in every column. The linkage of Nin, Herranz & Torra
-    (2008), doi:10.1016/j.datak.2007.07.006, finds most records again where `percent` is small: no protection by itself.
+    number of the category.
+
+    Record i keeps a rank near its own in every column. The linkage of Nin, Herranz & Torra (2008),
+    doi:10.1016/j.datak.2007.07.006, finds most records again where `percent` is small: no protection by itself.
     """
     coded = tuple(each[0] for each in categories)
     swapped = partial(_swap, k=k, percent=percent, coded=coded)

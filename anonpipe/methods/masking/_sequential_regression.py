@@ -193,8 +193,10 @@ def sequential_regression(
     others. Coefficients and residual variance may be `drawn` once for the table from their posterior under a flat prior
     (for categories its normal approximation), as is done for imputation. The `penalty` of logistic slopes on z-scores
     is the precision of a normal prior; it matters where predictors tell categories apart, and a maximum would be at
-    infinity. With numbers alone and `estimated` parameters the standard errors are those of a normal sample, whatever
-    the number of rounds. With categories the regressions are kept to the degree that they are true.
+    infinity.
+
+    With numbers alone and `estimated` parameters the standard errors are those of a normal sample, whatever the number
+    of rounds. With categories the regressions are kept to the degree that they are true.
 
     The paper says "sequential regression", by way of IVEware, and no more. There missing values are imputed, in the
     first round on the attributes before and then, round by round, on all others; a fully synthetic table has all values

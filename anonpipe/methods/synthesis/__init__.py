@@ -84,8 +84,9 @@ def restore_by_rank(
 ) -> FloatArray:
     """Give the record with the r-th smallest synthetic value the r-th smallest original of its group.
 
-    Shapes: synthetic_values, original_values (n_rows,). Gal et al. (2014), doi:10.1016/j.jbi.2014.01.001, Algorithm 2,
-    step d.ii.
+    Shapes: synthetic_values, original_values (n_rows,).
+
+    Gal et al. (2014), doi:10.1016/j.jbi.2014.01.001, Algorithm 2, step d.ii.
     """
     if not len(synthetic_values) == len(original_values) == len(order):
         raise InputError("synthetic and original values differ in length; give one of each for every record")

@@ -68,8 +68,9 @@ def micro_perturbation(
     within the groups: E = Z S^(-1/2) L' with L L' = W has E'E = W, and no product with the group means, over which it
     sums to zero. Where the groups lie in several pieces, each counts its Z first (`noise_scatter`) and draws the same Z
     again here, from a generator in the same state; one matrix, the factor, carries all that the pieces need of each
-    other. Groups of one record get no noise. `centred` and `exact` release the true group means: an attacker who knows
-    all of a group but one computes the last.
+    other. Groups of one record get no noise.
+
+    `centred` and `exact` release the true group means: an attacker who knows all of a group but one computes the last.
     """
     width = features.shape[1]
     if factor.shape != (width, width) or not np.isfinite(factor).all():
