@@ -23,7 +23,7 @@ from anonpipe.encoding.scan import MOST_DUMMIES, Scan
 from anonpipe.encoding.scores import ScoredColumn, Scores
 from anonpipe.encoding.values import Grid, numbers
 from anonpipe.errors import InputError
-from anonpipe.kernels.points import ascending
+from anonpipe.kernels.points import ascending, sort_groups
 from anonpipe.methods.synthesis import restore_by_rank, synthesize
 from anonpipe.types import FloatArray, IntArray
 
@@ -40,6 +40,16 @@ class Groups:
     order: IntArray  # `order` and `starts` are as from `anonpipe.kernels.points.sort_groups`
     starts: IntArray
     identical: bool = False  # Whether the records of a group have one point, and must get one row
+
+    @classmethod
+    def of(cls, labels: IntArray, identical: bool = False) -> Groups:
+        """Records of equal labels, shape (n_rows,)."""
+        return cls(*sort_groups(labels), identical)
+
+    @classmethod
+    def one(cls, rows: int) -> Groups:
+        """All records as one group."""
+        return cls(np.arange(rows), np.array([0, rows]))
 
     @property
     def sizes(self) -> IntArray:

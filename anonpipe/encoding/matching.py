@@ -19,6 +19,8 @@ import numpy as np
 
 from anonpipe.encoding.features import CategoryBlock, FeatureEncoder, Groups, NumberBlock, variance_inside
 from anonpipe.encoding.scores import ScoredColumn, Scores
+from anonpipe.kernels.mixture import moments_by_group
+from anonpipe.kernels.points import places
 from anonpipe.methods.masking import DrawnSample
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
@@ -46,6 +48,9 @@ class _Exchangeable:
     part: Literal["all", "value", "null"]
 
 
+_Items = list[tuple[_Exchangeable, IntArray]]  # With the record that each record takes its values from
+
+
 def decode_matched(
     encoder: FeatureEncoder,
     features: FloatArray,
@@ -55,11 +60,13 @@ def decode_matched(
     rng: np.random.Generator,
     numbers_too: bool = False,
     mean_scores: Mapping[int, FloatArray] = MappingProxyType({}),
+    groups: Groups | None = None,
 ) -> FloatArray:
     """Decode features of synthetic records to cells that have a wanted covariance.
 
-    Every record gets the categories that fit it best, each category its count. Then, column by column and round by
-    round, pairs of records exchange their categories where the covariances come nearer to the wanted ones. With an
+    Every record gets the categories that fit it best, each category its count in each group (None: all are one). Then,
+    column by column and round by round, pairs of records exchange their categories where the covariances come nearer
+    to the wanted ones: first inside the groups, whose features have those of each, then among all. With an
     indicator a category, these are the tables of every two categorical columns and the means of numbers by category.
     `mean_scores` replaces some channels in the covariances by mean scores of the values that a rank gets.
 
@@ -67,7 +74,8 @@ def decode_matched(
     n/2 random pairs for each column, the last being that in which under one record of a thousand moves. Then up to 40
     rounds of chosen pairs for columns of which a correlation is still off by 0.01; they sort the records.
     """
-    groups = Groups(np.arange(len(features)), np.array([0, len(features)]))
+    everyone = Groups.one(len(features))
+    groups = groups or everyone
     spread = np.ascontiguousarray(features[:, : encoder.width]).copy()
     for number in encoder.numbers:  # so that they have their variance once they are inside their bounds
         if not number.ordinal:
@@ -80,11 +88,11 @@ def decode_matched(
             at, unused = number.position, np.random.default_rng(0)  # calibrated decoding draws nothing
             nulls[at] = np.isnan(released[:, at])
             whole = np.zeros(released.shape) if nulls[at].any() else released
-            values[at] = number.decode(spread, whole, groups, unused, "calibrated")
-    decoded = _decoded(encoder, features, released, values)
+            values[at] = number.decode(spread, whole, everyone, unused, "calibrated")
+    decoded, wanted = _decoded(encoder, features, released, values), features.copy()
     for channel, column in mean_scores.items():
-        decoded[:, channel] = column
-    for item, source in _exchanged(encoder, decoded, target, rng, numbers_too, mean_scores):
+        decoded[:, channel] = wanted[:, channel] = column
+    for item, source in _exchanged(encoder, decoded, wanted, groups, target, rng, numbers_too, mean_scores):
         if item.part == "all":
             released[:, item.position] = released[source, item.position]
         elif item.part == "value":
@@ -125,55 +133,92 @@ def _decoded(
     return np.concatenate([encoder.encode(released, filled), features[:, encoder.width :]], axis=1)
 
 
+@dataclass(frozen=True, eq=False)
+class _Exchanges:
+    """Exchanges of categories, values and nulls between records, which bring covariances of groups nearer."""
+
+    decoded: FloatArray  # Features of the decoded records, which change with each exchange, shape (n_rows, n_channels)
+    groups: Groups  # Of these records
+    residual: FloatArray  # What the scatter of each group lacks, shape (n_groups, n_channels, n_channels)
+    unit: FloatArray  # 1 over the standard deviation of each channel, shape (n_channels,)
+    between: FloatArray  # Multipliers of a scatter that make correlations of different columns, the others 0
+
+    def errors(self, items: _Items) -> FloatArray:
+        """Errors of correlations of some columns; of groups together the root of their sum of squares."""
+        columns = sorted({column for item, _ in items for column in range(item.start, item.stop)})
+        return np.asarray((np.sqrt(np.square(self.residual).sum(axis=0)) * self.between)[columns])
+
+    def at_random(self, items: _Items, rng: np.random.Generator) -> None:
+        """Exchanges between random pairs of a group, round by round."""
+        n, least, labels = len(self.decoded), np.inf, self.groups.spread(np.arange(len(self.groups.sizes)))
+        for _ in range(_ROUNDS if n > 1 else 0):
+            left = self.errors(items)
+            if left.max(initial=0.0) <= _CLOSE or np.square(left).sum() > _SLOW * least:
+                return
+            least, made = float(np.square(left).sum()), 0
+            for item, source in items:
+                made += self.exchange(item, _random_pairs(labels, rng), source, labels)
+            if made <= _FEW * n:
+                return
+
+    def chosen(self, items: _Items, others: _Items, rng: np.random.Generator) -> None:
+        """Exchanges between chosen pairs of all records; `others` join in where these do not suffice."""
+        joined, least, labels = items, np.inf, np.zeros(len(self.decoded), dtype=np.int64)
+        for _ in range(_CHOSEN if len(labels) > 1 else 0):
+            left = self.errors(joined)
+            if left.max(initial=0.0) <= _FAR:
+                return
+            if np.square(left).sum() > _GAIN * least:
+                if len(joined) > len(items) or not others:
+                    return
+                joined, left = items + others, self.errors(items + others)
+            least = float(np.square(left).sum())
+            for item, source in joined:
+                if self.errors([(item, source)]).max() > _FAR:
+                    pairs = _chosen(self.decoded, item, self.residual[0], self.unit, rng)
+                    self.exchange(item, pairs, source, labels)
+
+    def exchange(self, item: _Exchangeable, pairs: IntArray, source: IntArray, labels: IntArray) -> int:
+        """How many of some pairs exchanged."""
+        return exchange(self.decoded, item.start, item.stop, pairs, labels, self.residual, self.unit, source)
+
+
 def _exchanged(
     encoder: FeatureEncoder,
     decoded: FloatArray,
+    wanted: FloatArray,
+    groups: Groups,
     target: FloatArray,
     rng: np.random.Generator,
     numbers_too: bool,
     scored: Collection[int],
-) -> list[tuple[_Exchangeable, IntArray]]:
+) -> _Items:
     """What was exchanged, with the record that each record took its values from; changes `decoded`."""
     n, deviations = len(decoded), np.sqrt(np.clip(np.diag(target), 0.0, None))
     unit = np.divide(1.0, deviations, out=np.zeros_like(deviations), where=deviations > 1e-9)
-    default = [(item, np.arange(n)) for item in _exchangeable(encoder, numbers_too)]
+    items = [(item, np.arange(n)) for item in _exchangeable(encoder, numbers_too)]
     inflation = np.diag(np.linalg.inv(target * np.outer(unit, unit) + _LEAST * np.eye(len(unit))))
     movable = [number for number in encoder.numbers if number.start in scored and inflation[number.start] < _INFLATED]
     values = [(_value(number), np.arange(n)) for number in movable]
-    centred = decoded - decoded.mean(axis=0)
-    residual = np.ascontiguousarray((n - 1) * target - centred.T @ centred)
     between = _of_different_columns(encoder, len(target)) * np.outer(unit, unit) / max(1, n - 1)
+    if len(groups.sizes) > 1:
+        (_, aims), (_, found) = (moments_by_group(each, groups.order, groups.starts) for each in (wanted, decoded))
+        _Exchanges(decoded, groups, aims - found, unit, between).at_random(items, rng)
+    centred = decoded - decoded.mean(axis=0)
+    lacking = (n - 1) * target - centred.T @ centred
+    exchanges = _Exchanges(decoded, Groups.one(n), np.ascontiguousarray(lacking[None]), unit, between)
+    exchanges.at_random(items, rng)
+    exchanges.chosen(items, values, rng)
+    return items + values
 
-    def errors(items: list[tuple[_Exchangeable, IntArray]]) -> FloatArray:
-        columns = sorted({column for item, _ in items for column in range(item.start, item.stop)})
-        return np.asarray(np.abs((residual * between)[columns]))
 
-    least = np.inf
-    for _ in range(_ROUNDS if n > 1 else 0):
-        left = errors(default)
-        if left.max(initial=0.0) <= _CLOSE or np.square(left).sum() > _SLOW * least:
-            break
-        least, made = float(np.square(left).sum()), 0
-        for item, source in default:
-            pairs = rng.permutation(n)[: n - n % 2].reshape(-1, 2)
-            made += exchange(decoded, item.start, item.stop, pairs, residual, unit, source)
-        if made <= _FEW * n:
-            break
-    joined, least = default, np.inf
-    for _ in range(_CHOSEN if n > 1 else 0):
-        left = errors(joined)
-        if left.max(initial=0.0) <= _FAR:
-            break
-        if np.square(left).sum() > _GAIN * least:
-            if len(joined) > len(default) or not values:
-                break
-            joined, left = default + values, errors(default + values)
-        least = float(np.square(left).sum())
-        for item, source in joined:
-            if errors([(item, source)]).max() > _FAR:
-                pairs = _chosen(decoded, item, residual, unit, rng)
-                exchange(decoded, item.start, item.stop, pairs, residual, unit, source)
-    return default + values
+def _random_pairs(labels: IntArray, rng: np.random.Generator) -> IntArray:
+    """Records in pairs at random, each with one of the same label, shape (n_pairs, 2)."""
+    order = rng.permutation(len(labels))
+    order = order[np.argsort(labels[order], kind="stable")]
+    _, place = places(np.bincount(labels))
+    first = np.flatnonzero((place[:-1] % 2 == 0) & (place[1:] > 0))
+    return np.stack([order[first], order[first + 1]], axis=1)
 
 
 def _chosen(
@@ -258,19 +303,20 @@ def exchange(
     start: int,
     stop: int,
     pairs: IntArray,
-    residual: FloatArray,
+    labels: IntArray,
+    residuals: FloatArray,
     unit: FloatArray,
     source: IntArray,
 ) -> int:
     """Exchange columns start..stop of each pair where that brings the scatter nearer, in squares of the residual.
 
-    An exchange keeps the values of each column, hence means and variances. Shapes: pairs (n_pairs, 2); residual
-    (width, width); unit (width,); source (n,).
+    An exchange keeps the values of each column, hence means and variances. Shapes: pairs (n_pairs, 2), both of one
+    label; labels, source (n,); residuals of each label (n_labels, width, width); unit (width,).
     """
     width, made = features.shape[1], 0
     for p in range(len(pairs)):
         r, s = pairs[p, 0], pairs[p, 1]
-        change = 0.0
+        residual, change = residuals[labels[r]], 0.0
         for j in range(start, stop):
             d = features[r, j] - features[s, j]
             if d != 0.0:

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
+import numba as nb
 import numpy as np
 
 from anonpipe.columns import Kind
 from anonpipe.encoding.cells import ColumnEncoder
-from anonpipe.encoding.features import CategoryBlock, ConditioningEncoder, FeatureEncoder, NumberBlock
+from anonpipe.encoding.features import CategoryBlock, ConditioningEncoder, FeatureEncoder, Groups, NumberBlock
 from anonpipe.encoding.matching import ScoreMap, TimeRegression, ValueScores
 from anonpipe.encoding.quantiles import Radix
 from anonpipe.errors import InputError
@@ -36,23 +37,30 @@ def share_out(mass: FloatArray, totals: IntArray, sizes: IntArray) -> IntArray:
         raise ValueError("counts of categories and sizes of partitions do not add up to the same")
     above_zero = np.maximum(mass, _SMALLEST * np.maximum(sizes, 1)[:, None]) * (totals > 0)
     fitted = fit_margins(above_zero, sizes, totals, rounds=_SHARING_ROUNDS, close=None)
-    counts, left, carried = np.zeros(mass.shape, dtype=np.int64), totals.astype(np.int64), np.zeros(len(totals))
-    for partition, size in enumerate(sizes):
-        wanted = fitted[partition] + carried
-        counts[partition] = _rounded(wanted, left, int(size))
-        left = left - counts[partition]
-        carried = wanted - counts[partition]
-    return counts
+    return np.asarray(_rounded(fitted, totals.astype(np.int64), sizes.astype(np.int64)))
 
 
-def _rounded(wanted: FloatArray, left: IntArray, size: int) -> IntArray:
-    """Whole numbers near `wanted`, none above what is left, of sum `size`; the largest remainders are rounded up."""
-    counts = np.minimum(np.floor(np.maximum(wanted, 0.0)).astype(np.int64), left)
-    while (missing := size - int(counts.sum())) != 0:
-        step = 1 if missing > 0 else -1
-        able = counts < left if missing > 0 else counts > 0
-        order = np.argsort(np.where(able, step * (counts - wanted), np.inf), kind="stable")
-        counts[order[: min(abs(missing), int(able.sum()))]] += step
+@nb.njit(cache=True, nogil=True)
+def _rounded(fitted: FloatArray, left: IntArray, sizes: IntArray) -> IntArray:
+    """Whole numbers near `fitted`, of both margins; in a row the largest remainders are rounded up first."""
+    counts, carried = np.zeros(fitted.shape, dtype=np.int64), np.zeros(fitted.shape[1])
+    for row in range(len(sizes)):
+        missing = sizes[row]
+        for at in range(len(left)):
+            carried[at] += fitted[row, at]
+            counts[row, at] = min(int(max(carried[at], 0.0)), left[at])
+            missing -= counts[row, at]
+        while missing != 0:
+            step, best, least = (1 if missing > 0 else -1), -1, np.inf
+            for at in range(len(left)):
+                able = counts[row, at] < left[at] if step > 0 else counts[row, at] > 0
+                if able and step * (counts[row, at] - carried[at]) < least:
+                    best, least = at, step * (counts[row, at] - carried[at])
+            counts[row, best] += step
+            missing -= step
+        for at in range(len(left)):
+            left[at] -= counts[row, at]
+            carried[at] -= counts[row, at]
     return counts
 
 
@@ -123,10 +131,10 @@ class PartShares:
         """Count a part: a dummy x of -1 and +1 asks for (1 + x) / 2 records, an ordinal for the nearest level."""
         pairs = list(zip(self.blocks, self.categories, strict=True))
         masked = np.ascontiguousarray(part[:, : self.channels])
-        values = self.values
+        values, groups = self.values, Groups.one(len(part))
         return Demand(
             tuple(_counts(block, size, original)[None] for block, size in pairs),
-            tuple(_mass(block, size, part)[None] for block, size in pairs),
+            tuple(_mass(block, size, part, groups) for block, size in pairs),
             np.array([len(part)]),
             Moments.of(original),
             Moments.of(masked),
@@ -166,16 +174,17 @@ class PartShares:
         ratio[at] = np.sqrt(np.divide(after, before, out=np.ones(len(at)), where=before > 0.0))
         return wanted * np.outer(ratio, ratio)
 
-    def put(self, cells: FloatArray, shares: Shares, part: int) -> FloatArray:
-        """A copy of the cells with the part's categories and nulls, in no meaningful order."""
+    def put(self, cells: FloatArray, masked: FloatArray, groups: Groups, shares: Shares, part: int) -> FloatArray:
+        """A copy of the cells with the part's categories and nulls, shared out among its groups."""
         given = cells.copy()
         for block, size, counts in zip(self.blocks, self.categories, shares.counts, strict=True):
             if int(counts[part].sum()) != len(cells):
                 raise InputError(f"partition {part} of a table changed while it was masked; run again")
-            codes = np.repeat(np.arange(counts.shape[1]), counts[part]).astype(np.float64)
+            of_groups = share_out(_mass(block, size, masked, groups), counts[part], groups.sizes)
+            codes = np.repeat(np.tile(np.arange(size + 1), len(of_groups)), of_groups.ravel()).astype(np.float64)
             if isinstance(block, NumberBlock):
                 codes[codes == size] = np.nan
-            given[:, block.position] = codes
+            given[groups.order, block.position] = codes
         return given
 
 
@@ -192,21 +201,28 @@ def _counts(block: NumberBlock | CategoryBlock, categories: int, features: Float
     return np.bincount(np.where(missing, categories, codes), minlength=categories + 1)
 
 
-def _mass(block: NumberBlock | CategoryBlock, categories: int, masked: FloatArray) -> FloatArray:
-    """How many of each code the masked features ask for, in the order of `_counts`."""
-    rows = len(masked)
+def _mass(block: NumberBlock | CategoryBlock, categories: int, masked: FloatArray, groups: Groups) -> FloatArray:
+    """How many of each code the masked features of each group ask for, in the order of `_counts`."""
+    rows, many = groups.sizes, len(groups.sizes)
+    labels, dummies = groups.spread(np.arange(many)), masked[:, block.start : block.stop]
+
+    def asked(columns: FloatArray) -> FloatArray:
+        sums = [np.bincount(labels, column, many) for column in columns.T]
+        return (np.stack(sums, axis=1) + rows[:, None]) / 2 if sums else np.empty((many, 0))
+
+    mass = np.zeros((many, categories + 1))
     if isinstance(block, CategoryBlock):
-        mass = np.zeros(categories + 1)
-        above = (1.0 + masked[:, block.start : block.stop]).sum(axis=0) / 2
-        if not block.width:
-            above = np.array([rows])  # the only category
-        mass[block.codes] = np.append(rows - above, above) if block.width == 1 else above
+        above = asked(dummies) if block.width else rows[:, None]  # the only category
+        mass[:, block.codes] = np.concatenate([rows[:, None] - above, above], axis=1) if block.width == 1 else above
         return mass
-    nulls = (1.0 + masked[:, block.start + 1 : block.stop]).sum() / 2
-    if not block.ordinal:
-        return np.array([rows - nulls, nulls])
-    nearest = np.clip(np.rint(block.mean + block.sd * masked[:, block.start]), 0, categories - 1).astype(np.int64)
-    return np.append(np.bincount(nearest, minlength=categories) * (1.0 - nulls / rows), nulls)
+    nulls = asked(dummies[:, 1:]).sum(axis=1)
+    if block.ordinal:
+        nearest = np.clip(np.rint(block.mean + block.sd * dummies[:, 0]), 0, categories - 1).astype(np.int64)
+        mass[:, :-1] = groups.count(nearest, categories) * (1.0 - nulls / np.maximum(rows, 1))[:, None]
+    else:
+        mass[:, 0] = rows - nulls
+    mass[:, -1] = nulls
+    return mass
 
 
 RECORDS: tuple[type, ...] = (Demand, Shares, Moments, ScoreMap, TimeRegression)  # On disk between counting and decoding

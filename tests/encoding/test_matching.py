@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from anonpipe.columns import Column
 from anonpipe.encoding.cells import ColumnEncoder
 from anonpipe.encoding.features import FeatureEncoder, Groups
-from anonpipe.encoding.matching import _chosen, _Exchangeable, _opposite, decode_matched, exchange
+from anonpipe.encoding.matching import _chosen, _Exchangeable, _opposite, _random_pairs, decode_matched, exchange
 from anonpipe.encoding.missing import fill_predicted
 from anonpipe.encoding.scan import scan_batch
 from tests.in_memory import mask
@@ -63,13 +63,17 @@ def scaled_difference(a, b):
 def test_exchanging_equals_its_twin(seed, rows, ties):
     rng = np.random.default_rng(seed)
     features = rng.integers(0, 3, (rows, 4)).astype(float) if ties else rng.normal(size=(rows, 4))
-    wanted = rng.normal(size=(4, 4)) * rows
-    wanted = wanted + wanted.T
-    pairs = rng.permutation(rows)[: rows - rows % 2].reshape(-1, 2)
-    expected = np.array(naive.exchanged(features.tolist(), 1, 3, pairs.tolist(), wanted.tolist()))
+    labels = rng.integers(0, 2, rows)
+    pairs, lacking, expected = _random_pairs(labels, rng), np.zeros((2, 4, 4)), features.copy()
+    assert len(pairs) == sum(np.bincount(labels) // 2) and (labels[pairs[:, 0]] == labels[pairs[:, 1]]).all()
+    for label in np.unique(labels):
+        inside, wanted = np.flatnonzero(labels == label), rng.normal(size=(4, 4)) * rows
+        wanted, own = wanted + wanted.T, np.searchsorted(inside, pairs[labels[pairs[:, 0]] == label])
+        expected[inside] = naive.exchanged(features[inside].tolist(), 1, 3, own.tolist(), wanted.tolist())
+        centred = features[inside] - features[inside].mean(axis=0)
+        lacking[label] = wanted - centred.T @ centred
     made, source = features.copy(), np.arange(rows)
-    centred = features - features.mean(axis=0)
-    exchange(made, 1, 3, pairs, np.ascontiguousarray(wanted - centred.T @ centred), np.ones(4), source)
+    exchange(made, 1, 3, pairs, labels, lacking, np.ones(4), source)
     if not ties:  # where nothing changes to rounding, either may exchange
         assert np.allclose(made, expected)
     assert np.array_equal(made[:, 1:3], features[source, 1:3])
@@ -102,6 +106,28 @@ def test_what_swapped_records_lose_in_decoding_is_made_up_for():
     keep = np.delete(np.arange(encoder.width), nulls)  # values under nulls are not seen here
     assert off["matched"][np.ix_(keep, keep)].max() < 0.02
     assert off["plain"][np.ix_(keep, keep)].max() > 0.15
+
+
+def test_groups_keep_what_differs_between_them():
+    """In one group the month rises with the site, in the other it falls."""
+    rng = np.random.default_rng(5)
+    lung, labels = rng.random(4_000) < 0.4, np.repeat([0, 1], 2_000)
+    months = rng.normal(50.0, 8.0, 4_000) + np.where(labels == 0, 8.0, -8.0) * lung
+    encoder, cells = coded(pa.record_batch({"months": months, "site": np.where(lung, "lung", "breast")}))
+    features = encoder.encode(cells)
+    masked = np.concatenate(
+        [rng.multivariate_normal(each.mean(axis=0), np.cov(each.T), 2_000) for each in np.split(features, 2)]
+    )
+    shuffled, target = cells[rng.permutation(4_000)], np.cov(masked.T)
+
+    def covariances(groups):
+        made = decode_matched(encoder, masked, shuffled, target, rng=np.random.default_rng(6), groups=groups)
+        assert np.bincount(made[:, 1].astype(int)).tolist() == np.bincount(cells[:, 1].astype(int)).tolist()
+        return np.array([np.cov(encoder.encode(each).T)[0, 1] for each in np.split(made, 2)])
+
+    wanted = np.array([np.cov(each.T)[0, 1] for each in np.split(masked, 2)])
+    assert np.abs(covariances(Groups.of(labels)) - wanted).max() < 0.02
+    assert np.abs(covariances(None) - wanted).max() > 0.05
 
 
 def test_the_values_of_a_column_can_be_exchanged_too():

@@ -8,11 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anonpipe.encoding.cells import ColumnEncoder
-from anonpipe.encoding.features import FeatureEncoder, NumberBlock
+from anonpipe.encoding.features import FeatureEncoder, Groups, NumberBlock
 from anonpipe.encoding.scan import scan_batch
-from anonpipe.encoding.shares import PartShares, share_out
+from anonpipe.encoding.shares import PartShares, _rounded, share_out
 from anonpipe.errors import InputError
 from tests.encoding.test_features import COLUMNS, table
+from tests.naive import encoder as naive
 
 
 @given(st.integers(1, 8), st.integers(1, 6), st.integers(0, 2**32 - 1), st.sampled_from(["even", "wild", "absent"]))
@@ -29,6 +30,16 @@ def test_both_margins_are_exact_and_no_count_is_negative(partitions, categories,
     counts = share_out(mass, totals, sizes)
     assert counts.min() >= 0
     assert np.array_equal(counts.sum(axis=0), totals) and np.array_equal(counts.sum(axis=1), sizes)
+
+
+@given(st.integers(1, 8), st.integers(1, 6), st.integers(0, 2**32 - 1))
+@settings(max_examples=200, deadline=None)
+def test_rounding_equals_its_twin(rows, categories, seed):
+    rng = np.random.default_rng(seed)
+    sizes = rng.integers(0, 20, rows)
+    totals = np.bincount(rng.integers(0, categories, sizes.sum()), minlength=categories)
+    fitted = rng.exponential(size=(rows, categories)) * 10.0
+    assert _rounded(fitted, totals.copy(), sizes).tolist() == naive.rounded(fitted, totals, sizes)
 
 
 def test_counts_that_fit_already_stay():
@@ -88,7 +99,10 @@ def test_parts_get_what_the_table_has(rows, seed, edge):
         for codes, wanted in zip(call.codes, counted(shares, part), strict=True):
             assert codes[0].tolist() == wanted.tolist()
     found = shares.share(calls[0].merge(calls[1]), params=None, rng=None, guaranteed=lambda moments: None)
-    given_cells = [shares.put(part, found, at) for at, part in enumerate(parts)]
+    given_cells = [
+        shares.put(part, points, Groups.of(np.arange(len(part)) % 3), found, at)
+        for at, (part, points) in enumerate(zip(parts, masked, strict=True))
+    ]
     totals = [sum(counts) for counts in zip(*(counted(shares, part) for part in given_cells), strict=True)]
     assert [total.tolist() for total in totals] == [total.tolist() for total in counted(shares, cells)]
     untouched = [at for at in range(cells.shape[1]) if at not in [block.position for block in shares.blocks]]
@@ -111,4 +125,18 @@ def test_a_part_of_another_length_is_refused():
         shares.count(points, params=None, original=points), params=None, rng=None, guaranteed=lambda moments: None
     )
     with pytest.raises(InputError, match="changed while it was masked"):
-        shares.put(cells[1:], found, 0)
+        shares.put(cells[1:], points[1:], Groups.one(len(cells) - 1), found, 0)
+
+
+def test_groups_get_the_categories_that_their_features_have():
+    shares, _, features, cells = fitted(240, 3)
+    points, groups = features.encode(cells), Groups.of(np.random.default_rng(4).integers(0, 4, 240))
+    call = shares.count(points, params=None, original=points)
+    found = shares.share(call, params=None, rng=None, guaranteed=lambda moments: moments)
+    put = shares.put(cells, points, groups, found, 0)
+    for rows in np.split(groups.order, groups.starts[1:-1]):
+        for block, had, given_now in zip(
+            shares.blocks, counted(shares, cells[rows]), counted(shares, put[rows]), strict=True
+        ):
+            # an ordinal's nulls are taken in proportion from all levels, and each category is rounded once
+            assert np.abs(had - given_now).max() <= (4 if isinstance(block, NumberBlock) and block.ordinal else 1)

@@ -118,6 +118,22 @@ def exchanged(features, start, stop, pairs, wanted):
     return rows
 
 
+def rounded(fitted, totals, sizes):
+    """Rows rounded one after the other, largest remainder first, errors of rounding carried to the next, on lists."""
+    left, carried, made = [int(each) for each in totals], [0.0] * len(totals), []
+    for row, size in zip(fitted, sizes, strict=True):
+        wanted = [float(one) + more for one, more in zip(row, carried, strict=True)]
+        counts = [min(int(max(want, 0.0)), most) for want, most in zip(wanted, left, strict=True)]
+        while sum(counts) != size:
+            step = 1 if sum(counts) < size else -1
+            able = [at for at, count in enumerate(counts) if (count < left[at] if step > 0 else count > 0)]
+            counts[min(able, key=lambda at: (step * (counts[at] - wanted[at]), at))] += step
+        left = [most - count for most, count in zip(left, counts, strict=True)]
+        carried = [want - count for want, count in zip(wanted, counts, strict=True)]
+        made.append(counts)
+    return made
+
+
 def calibrated_probabilities(chances, shares, sizes):
     """Means and sums fitted in turn until nothing moves, on lists."""
     rows = [[chance if share > 0 else 0.0 for chance, share in zip(row, shares, strict=True)] for row in chances]

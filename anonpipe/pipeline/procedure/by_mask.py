@@ -80,6 +80,7 @@ def _expected(masker: Masker, options: dict[str, Any], moments: Moments, largest
 
 
 def _decoder(job: Job, encoders: Encoders, masker: Masker, shares: PartShares | None) -> Decoder:
+    matched = shares is not None and job.decode.of_cells == "calibrated"
     return Decoder(
         features=encoders.features.on_scores,
         conditioning=encoders.conditioning.width,
@@ -88,8 +89,9 @@ def _decoder(job: Job, encoders: Encoders, masker: Masker, shares: PartShares | 
         identical=masker.identical_rows,
         shares=shares,
         rounded=encoders.rounded,
-        matched=shares is not None and job.decode.of_cells == "calibrated",
+        matched=matched,
         values_too=masker.exact_columns,
+        by_group=matched and masker.grouped,
         intervals=_intervals(job, encoders, masker),
         probabilities=encoders.probabilities,
     )

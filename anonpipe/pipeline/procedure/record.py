@@ -22,7 +22,6 @@ from anonpipe.environment import one_thread
 from anonpipe.errors import MASK_LINKS, JobError
 from anonpipe.evaluate.measurement import Reason
 from anonpipe.evaluate.risk import EffectiveDimension, effective_dimension
-from anonpipe.kernels.points import sort_groups
 from anonpipe.methods.executor import Columns, Pass, Step, asks, passes
 from anonpipe.methods.options import MethodOptions
 from anonpipe.methods.record import Features, Guarantee, Method, Number
@@ -242,6 +241,7 @@ class Decoder:
     # values of numbers are exchanged for it, too (`values_too`)
     matched: bool = False
     values_too: bool = False
+    by_group: bool = False  # Whether the last channel numbers groups, whose counts and covariances are kept, too
     # intervals, probabilities, times: what is released besides or in place of cells; None for nothing
     intervals: IntervalDecoder | None = None
     probabilities: ProbabilityDecoder | None = None
@@ -250,14 +250,16 @@ class Decoder:
     def decode(self, channels: FloatArray, cells: FloatArray, params: Any, part: int, draws: Draws) -> Decoded:
         """Turn the last channels of a part, shape (n_rows, n_channels), into released rows."""
         groupings, features = self.groupings(channels), self._middles(channels)
-        groups = Groups(*_alike(channels), self.identical) if self.groups == "alike" else groupings[0]
+        groups = Groups.of(_alike(channels), self.identical) if self.groups == "alike" else groupings[0]
+        if self.by_group:  # no number is left out
+            groups = Groups.of(_alike(channels[:, -1:]))
         counted_cells = cells  # with the counts of categories and nulls to release
         if self.shares is not None:
-            counted_cells = self.shares.put(cells, params, part)
+            counted_cells = self.shares.put(cells, channels, groups, params, part)
         elif self.rounded is not None:
             counted_cells = self.rounded.put(cells, draws("rounded counts"))
         if self.matched:
-            released = self._matched(channels, counted_cells, params, draws("decode"))
+            released = self._matched(channels, counted_cells, groups, params, draws("decode"))
         else:
             released = self.features.decode(features, counted_cells, groups, rng=draws("decode"), categories=self.how)
         if self.times is not None:
@@ -279,10 +281,10 @@ class Decoder:
     def groupings(self, channels: FloatArray) -> tuple[Groups, ...]:
         """The groupings of a part; all rows as one group where there are none."""
         if self.groups != "labels":
-            return (Groups(np.arange(len(channels)), np.array([0, len(channels)])),)
+            return (Groups.one(len(channels)),)
         labels = channels[:, self.labels_at :].astype(np.int64).T
         identical = self.identical and len(labels) == 1
-        return tuple(Groups(*sort_groups(np.ascontiguousarray(grouping)), identical) for grouping in labels)
+        return tuple(Groups.of(np.ascontiguousarray(grouping), identical) for grouping in labels)
 
     def _middles(self, channels: FloatArray) -> FloatArray:
         """The features to decode: the first channels, or the midpoints of intervals."""
@@ -291,7 +293,7 @@ class Decoder:
         return low if self.intervals is None else low + (channels[:, width:] - low) / 2
 
     def _matched(
-        self, channels: FloatArray, counted_cells: FloatArray, shares: Shares, rng: np.random.Generator
+        self, channels: FloatArray, counted_cells: FloatArray, groups: Groups, shares: Shares, rng: np.random.Generator
     ) -> FloatArray:
         """Cells with the covariance of the features, corrected by its deviation from the original's."""
         joint, mean_scores, residual = channels[:, : self.features.width + self.conditioning], {}, shares.residual
@@ -316,6 +318,7 @@ class Decoder:
                 rng=rng,
                 numbers_too=self.values_too,
                 mean_scores=mean_scores,
+                groups=groups,
             )
             if values is not None and learned is not None and learned.times:
                 decoded = np.concatenate([self.features.encode(released), joint[:, self.features.width :]], axis=1)
@@ -323,9 +326,9 @@ class Decoder:
             return released
 
 
-def _alike(channels: FloatArray) -> tuple[IntArray, IntArray]:
-    """Rows that are equal, as groups."""
-    return sort_groups(np.unique(channels, axis=0, return_inverse=True)[1].reshape(-1))
+def _alike(channels: FloatArray) -> IntArray:
+    """Numbers of rows, equal for equal ones."""
+    return np.unique(channels, axis=0, return_inverse=True)[1].reshape(-1)
 
 
 def options_text(options: Any) -> str:
