@@ -443,7 +443,11 @@ def _conditions(looks: Sequence[Look], columns: Mapping[str, Column], masked: se
     zeros = _frequent({look.name: look.values == 0 for look in looks if look.numbers is not None and not look.date})
     nulls = _frequent({look.name: look.codes < 0 for look in looks})
     for what, facts in (("== 0", zeros), ("is null", nulls)):
+        first = {rows.tobytes(): name for name, rows in reversed(facts.items())}  # of those with the same rows
         for one, other in permutations(facts, 2):
+            same = facts[one].tobytes() == facts[other].tobytes()
+            if same and first[facts[one].tobytes()] not in (one, other):
+                continue  # follows from two with the first
             if other in masked and _implies(facts[one], facts[other]):
                 yield Proposed(f"if {_name(one)} {what} then {_name(other)} {what}", 1.0, active=False)
         for look, (name, rows) in product(_numbers(looks, columns), facts.items()):
@@ -489,10 +493,10 @@ def _implies(one: BoolArray, other: BoolArray) -> bool:
 
 
 def _decides(look: Look, null: BoolArray) -> bool:
-    """Whether each category has nulls only, or none."""
+    """Whether each category has nulls only, or none, and some do."""
     sizes = np.bincount(look.codes + 1)
     found = np.bincount(look.codes + 1, weights=null)
-    whole = bool(((found == 0) | (found == sizes)).all())
+    whole = bool(((found == 0) | (found == sizes)).all() and found[1:].any())
     return whole and len(null) * np.log(max(null.mean(), 1 - null.mean())) < _CHANCE
 
 
