@@ -155,9 +155,8 @@ def _is_class(coarse: Look, fine: Look) -> bool:
 def _is_filter(coarse: Look, fine: Look, looks: Sequence[Look]) -> bool:
     """Whether two categories tell where the number is null, and other columns are: a question before others."""
     null = fine.codes < 0
-    if coarse.distinct > 2 or not any(np.array_equal(null, coarse.codes == code) for code in (0, 1)):
-        return False
-    return sum(np.array_equal(null, look.codes < 0) for look in looks) > 1
+    several = sum(np.array_equal(null, look.codes < 0) for look in looks) > 1
+    return several and coarse.distinct == 2 and any(np.array_equal(null, coarse.codes == code) for code in (0, 1))
 
 
 def _pairs(coarse: Look, fine: Look) -> tuple[IntArray, FloatArray]:

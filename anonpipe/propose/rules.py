@@ -445,10 +445,8 @@ def _conditions(looks: Sequence[Look], columns: Mapping[str, Column], masked: se
     for what, facts in (("== 0", zeros), ("is null", nulls)):
         first = {rows.tobytes(): name for name, rows in reversed(facts.items())}  # of those with the same rows
         for one, other in permutations(facts, 2):
-            same = facts[one].tobytes() == facts[other].tobytes()
-            if same and first[facts[one].tobytes()] not in (one, other):
-                continue  # follows from two with the first
-            if other in masked and _implies(facts[one], facts[other]):
+            follows = first[key := facts[one].tobytes()] not in (one, other) and key == facts[other].tobytes()
+            if not follows and other in masked and _implies(facts[one], facts[other]):
                 yield Proposed(f"if {_name(one)} {what} then {_name(other)} {what}", 1.0, active=False)
         for look, (name, rows) in product(_numbers(looks, columns), facts.items()):
             known = ~np.isnan(look.values)

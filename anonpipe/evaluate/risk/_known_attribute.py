@@ -281,11 +281,9 @@ def _by_moments(given: _Attacked) -> Guesser:
         turned = np.zeros_like(u)
         turned[:, 0], turned[:, 1] = -a[its, 1], a[its, 0]
         turned *= np.sqrt(np.maximum(2 / 3 - (u**2).sum(axis=1), 0.0) / square[its])[:, None]
-        one, other = (
-            np.abs(np.einsum("ir,irj->ij", u + way, directions[its]) - centred[three]) for way in (turned, -turned)
-        )
-        nearer = (one**2).sum(axis=1) <= (other**2).sum(axis=1)
-        best[three] = np.where(nearer[:, None], one, other)
+        plane, rest = directions[its], centred[three]
+        one, other = (np.abs(np.einsum("ir,irj->ij", u + way, plane) - rest) for way in (turned, -turned))
+        best[three] = np.where(((one**2).sum(axis=1) <= (other**2).sum(axis=1))[:, None], one, other)
         return best
 
     return errors
