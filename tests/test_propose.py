@@ -1270,6 +1270,8 @@ def test_sex_with_null_births_for_men_is_no_class_of_births():
     table = {"sex": sex, "births": births, "measured": np.where(measured, "t", "f"), "dose": dose}
     guesses = guess(look_at(pa.table(table)))
     assert guesses["sex"].role is Role.MASKED and guesses["measured"].role is Role.DROPPED
+    table["unit"] = pa.array(rng.choice(["mg", "ml"], 2_000), mask=~measured)  # a question before both
+    assert guess(look_at(pa.table(table)))["measured"].role is Role.MASKED
 
 
 def test_survey_weights_are_found_by_name_and_values() -> None:
@@ -1356,7 +1358,7 @@ def test_strata_numbers_and_units_without_a_weight_are_asked() -> None:
     [
         (("WTMEC2YR", "_LLCPWT", "hhweight", "surveyweight", "perwt", "popwt"), True),
         (("weight", "newwt"), None),
-        (("birthweight", "Körpergewicht", "overweight", "growth"), False),
+        (("birthweight", "Körpergewicht", "overweight", "growth", "weight_g", "Gewicht (kg)", "peso al nacer"), False),
     ],
 )
 def test_names_of_survey_weights(names: tuple[str, ...], sure: bool | None) -> None:

@@ -93,8 +93,9 @@ def _donors(predicted: FloatArray, known: BoolArray, rows: IntArray, rng: np.ran
     """For each of some records a known one of which about the same is predicted; shape as `rows`."""
     candidates = known.copy()
     candidates[rows] = True
-    inside = np.flatnonzero(candidates)
-    order = inside[np.argsort(predicted[inside], kind="stable")]
+    inside = rng.permutation(np.flatnonzero(candidates))  # records may come sorted by the column
+    ties = np.rint(predicted[inside] / (1e-9 * (np.ptp(predicted) or 1.0)))  # equal but for rounding
+    order = inside[np.argsort(ties, kind="stable")]
     starts = np.append(np.arange(max(1, len(order) // DONORS)) * DONORS, len(order))
     given = np.where(known, np.arange(float(len(known))), np.nan)
     return _filled(given, order, starts, np.arange(len(starts) - 1), 1, rng)[rows].astype(np.int64)

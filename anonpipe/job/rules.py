@@ -314,6 +314,8 @@ def _test(code: str) -> Comparison:
     if not isinstance(tree, ast.Compare) or len(tree.ops) != 1 or (name := _name_of(tree.left)) is None:
         raise ValueError(f"{code!r} compares no column with a value, as in visits == 0")
     operator, right = _OPERATORS[type(tree.ops[0])], tree.comparators[0]
+    if isinstance(right, ast.Name) and right.id in ("true", "false"):  # as YAML writes them
+        return Comparison(name, operator, (right.id == "true",))
     if (other := _name_of(right)) is not None:
         return Comparison(name, operator, other=other)
     listed = right.elts if isinstance(right, ast.List | ast.Tuple | ast.Set) else [right]

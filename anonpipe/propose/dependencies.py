@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations
 
@@ -136,7 +136,7 @@ def _classes(looks: list[Look]) -> Iterator[tuple[str, str]]:
             continue
         for fine in finest:
             order = (coarse.distinct, -places[coarse.name]) < (fine.distinct, -places[fine.name])
-            if order and _is_class(coarse, fine):
+            if order and _is_class(coarse, fine) and not _is_filter(coarse, fine, looks):
                 yield coarse.name, f"a class of {quoted(fine.name)}"
                 break
 
@@ -150,6 +150,13 @@ def _is_class(coarse: Look, fine: Look) -> bool:
     if of_its_own and any(len(np.unique(values[codes == code])) == 1 for code in np.unique(codes)):
         return False
     return all(_disjoint(*_pairs(*looks)) for looks in ((_thin(coarse), _thin(fine)), (coarse, fine)))
+
+
+def _is_filter(coarse: Look, fine: Look, looks: Sequence[Look]) -> bool:
+    """Whether two categories tell where the number is null, and other columns are: a question before others."""
+    null = fine.codes < 0
+    several = sum(np.array_equal(null, look.codes < 0) for look in looks) > 1
+    return several and coarse.distinct == 2 and any(np.array_equal(null, coarse.codes == code) for code in (0, 1))
 
 
 def _pairs(coarse: Look, fine: Look) -> tuple[IntArray, FloatArray]:

@@ -547,7 +547,8 @@ def _survey_weight(looks: list[Look], guesses: dict[str, Guess]) -> None:
     known = [one for one in few if guesses[one.name].role in (Role.MASKED, Role.KEY) and one.name not in units]
     for look in sorted(found, key=lambda look: (_numbered(look, found), not sure[look.name])):
         by, explained = _explaining(look, [each for each in known if each is not look])
-        if sure[look.name] or explained >= _BODY_EXPLAINED or not _may_be_body(look):
+        may_be_body = _BODY[0] <= np.median(look.values) <= _BODY[1] and look.values.max() <= _BODY_MOST
+        if sure[look.name] or explained >= _BODY_EXPLAINED or not may_be_body:
             break
     else:
         for name in units:
@@ -595,11 +596,6 @@ def _numbered(look: Look, others: Sequence[Look]) -> bool:
     """Whether its name ends in a number, and so do those of several others of the same stem."""
     stem = look.name.rstrip(_DIGITS)
     return stem != look.name and sum(each.name.rstrip(_DIGITS) == stem for each in others) >= _FEWEST_REPLICATES
-
-
-def _may_be_body(look: Look) -> bool:
-    """Whether these may be kilograms or pounds of a person."""
-    return _BODY[0] <= float(np.median(look.values)) <= _BODY[1] and float(look.values.max()) <= _BODY_MOST
 
 
 def _explaining(weight: Look, categories: Sequence[Look]) -> tuple[tuple[str, ...], float]:

@@ -443,8 +443,10 @@ def _conditions(looks: Sequence[Look], columns: Mapping[str, Column], masked: se
     zeros = _frequent({look.name: look.values == 0 for look in looks if look.numbers is not None and not look.date})
     nulls = _frequent({look.name: look.codes < 0 for look in looks})
     for what, facts in (("== 0", zeros), ("is null", nulls)):
+        first = {rows.tobytes(): name for name, rows in reversed(facts.items())}  # of those with the same rows
         for one, other in permutations(facts, 2):
-            if other in masked and _implies(facts[one], facts[other]):
+            follows = first[key := facts[one].tobytes()] not in (one, other) and key == facts[other].tobytes()
+            if not follows and other in masked and _implies(facts[one], facts[other]):
                 yield Proposed(f"if {_name(one)} {what} then {_name(other)} {what}", 1.0, active=False)
         for look, (name, rows) in product(_numbers(looks, columns), facts.items()):
             known = ~np.isnan(look.values)
@@ -489,10 +491,10 @@ def _implies(one: BoolArray, other: BoolArray) -> bool:
 
 
 def _decides(look: Look, null: BoolArray) -> bool:
-    """Whether each category has nulls only, or none."""
+    """Whether each category has nulls only, or none, and some do."""
     sizes = np.bincount(look.codes + 1)
     found = np.bincount(look.codes + 1, weights=null)
-    whole = bool(((found == 0) | (found == sizes)).all())
+    whole = bool(((found == 0) | (found == sizes)).all() and found[1:].any())
     return whole and len(null) * np.log(max(null.mean(), 1 - null.mean())) < _CHANCE
 
 

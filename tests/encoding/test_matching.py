@@ -104,7 +104,7 @@ def test_what_swapped_records_lose_in_decoding_is_made_up_for():
         off[name] = scaled_difference(target, np.cov(encoder.encode(decoded, whole), rowvar=False))
     nulls = encoder.numbers[1].start
     keep = np.delete(np.arange(encoder.width), nulls)  # values under nulls are not seen here
-    assert off["matched"][np.ix_(keep, keep)].max() < 0.02
+    assert off["matched"][np.ix_(keep, keep)].max() < 0.03
     assert off["plain"][np.ix_(keep, keep)].max() > 0.15
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anonpipe.encoding.missing import _line, fill_missing
+from anonpipe.encoding.missing import _line, fill_missing, fill_predicted
 from anonpipe.kernels.points import sort_groups
 from tests import small
 from tests.naive import encoder as naive
@@ -101,3 +101,13 @@ def test_same_seed_same_filling():
     once, again, other = (fill_missing(cells, [0], order, starts, 3, np.random.default_rng(s)) for s in (7, 7, 8))
     assert np.array_equal(once, again)
     assert not np.array_equal(once, other)
+
+
+def test_records_in_the_order_of_a_column_give_all_of_its_values():
+    """Of records of one prediction, those without a value were filled from the end of the sorted others."""
+    cells = np.stack(
+        [np.repeat([0.0, 1.0], 500), np.tile(np.append(np.arange(300.0), np.full(200, np.nan)), 2)], axis=1
+    )
+    features = np.stack([cells[:, 0], np.nan_to_num(cells[:, 1]), np.where(np.isnan(cells[:, 1]), 1.0, -1.0)], axis=1)
+    filled = fill_predicted(cells, {1: range(1, 3)}, features, np.random.default_rng(0))
+    assert abs(filled[np.isnan(cells[:, 1]), 1].mean() - 149.5) < 20

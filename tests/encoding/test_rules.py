@@ -393,3 +393,10 @@ def test_limits_are_those_that_conditions_name():
     assert sorted(limits_of(parsed, "age")) == [(16, False), (16, False), (66, True), (70, False), (70, True)]
     assert sorted(limits_of(parsed, "wage")) == [(0, False), (0, True), (0, True), (9, False)]
     assert limits_of(parsed, "other") == []
+
+
+def test_true_and_false_are_written_as_in_yaml():
+    columns = {"works": Column(kind="binary"), "true": Column(kind="integer"), "wage": Column(kind="integer")}
+    texts = ["if works == false then wage is null", "if works == True then wage > 0", "if wage == `true` then wage > 0"]
+    found = [rule.when[0] for rule in parse_rules(texts, columns)]
+    assert [(each.values, each.other) for each in found] == [((False,), ""), ((True,), ""), ((), "true")]

@@ -115,6 +115,20 @@ def test_conditions_on_categories_are_asked_without_values():
     assert "w0" not in notes and "x2" not in notes
 
 
+def test_nulls_that_columns_share_are_asked_once():
+    """Each column against the first of them and back; what decides them all has values with nulls and without."""
+    rng = np.random.default_rng(6)
+    works = rng.random(900) < 0.6
+    table = {"works": np.where(works, "y", "n")}
+    table |= {f"w{at}": pa.array(rng.integers(1, 6, 900), mask=~works) for at in range(4)}
+    found = proposed(pa.table(table), active=False)
+    asked = {each.text for each in found if not each.note}
+    pairs = [pair for at in range(1, 4) for pair in (("w0", f"w{at}"), (f"w{at}", "w0"))]
+    assert asked == {f"if {one} is null then {other} is null" for one, other in pairs}
+    decided = [each.note.split(",")[0] for each in found if each.note]
+    assert decided == [f'"w{at}" is null for some values of "works"' for at in range(4)]
+
+
 def test_conditions_beyond_a_value_are_asked_without_it():
     rng = np.random.default_rng(8)
     age, score, n = rng.integers(0, 95, 2_000), rng.gamma(4.0, 9.0, 2_000).round(1), rng.poisson(2.0, 2_000)

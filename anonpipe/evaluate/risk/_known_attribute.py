@@ -141,7 +141,7 @@ def known_attribute(
     All guesses take the group as known, so this is an upper limit of what a person who must find the group first would
     recover.
 
-    Time n · width² and, for moments, n · width · min(group, width); memory a few times the features.
+    Time n · width² and, for moments, groups · width² · min(group, width); memory a few times the features.
     """
     given = _Attacked.of(groups, tolerance, of)
     width = given.original.shape[1]
@@ -262,37 +262,29 @@ def _by_moments(given: _Attacked) -> Guesser:
     """The record that the moments of the released group and the known value leave."""
     means = given.means(given.released)
     directions, rank = _group_directions(given)
-    sizes, width, spread = given.sizes, means.shape[1], (directions**2).sum(axis=(1, 2))
-    chunk = max(1, _CHUNK // (directions.shape[1] * width))
-
-    def some(known: int, rows: IntArray, group: IntArray) -> FloatArray:
-        a = directions[group][:, :, known]
-        c = given.original[rows, known] - means[group, known]
-        square = (a * a).sum(axis=1)
-        square[square <= _NOTHING**2 * spread[group]] = 0.0
-        # A column that does not vary in the group tells nothing: its mean is all there is to guess from.
-        u = a * np.divide(c, square, out=np.zeros_like(c), where=square > 0)[:, None]
-        centred = given.original[rows] - means[group]
-        best: FloatArray = np.abs(np.einsum("ir,irj->ij", u, directions[group]) - centred)
-        three = np.flatnonzero((sizes[group] == 3) & (rank[group] == 2) & (square > 0))
-        if not len(three):
-            return best
-        turned = np.zeros((len(three), directions.shape[1]))
-        turned[:, 0], turned[:, 1] = -a[three, 1], a[three, 0]
-        left = np.sqrt(np.maximum(2 / 3 - (u[three] ** 2).sum(axis=1), 0.0) / square[three])
-        turned *= left[:, None]
-        one, other = (
-            np.abs(np.einsum("ir,irj->ij", u[three] + way, directions[group[three]]) - centred[three])
-            for way in (turned, -turned)
-        )
-        nearer = (one**2).sum(axis=1) <= (other**2).sum(axis=1)
-        best[three] = np.where(nearer[:, None], one, other)
-        return best
+    sizes, spread = given.sizes, (directions**2).sum(axis=(1, 2))
 
     def errors(known: int, group: IntArray) -> FloatArray:
-        rows = np.arange(len(group))
-        parts = [some(known, rows[at : at + chunk], group[at : at + chunk]) for at in range(0, len(group), chunk)]
-        return np.concatenate(parts)
+        a = directions[:, :, known]
+        square = (a * a).sum(axis=1)
+        square[square <= _NOTHING**2 * spread] = 0.0
+        # A column that does not vary in the group tells nothing: its mean is all there is to guess from.
+        a_per_square = a * np.divide(1.0, square, out=np.zeros_like(square), where=square > 0)[:, None]
+        slopes = (a_per_square[:, None] @ directions)[:, 0]  # u V is a multiple of this, the same in all of a group
+        centred = given.original - means[group]
+        best: FloatArray = np.abs(centred[:, known, None] * slopes[group] - centred)
+        three = np.flatnonzero((sizes[group] == 3) & (rank[group] == 2) & (square[group] > 0))
+        if not len(three):
+            return best
+        its = group[three]
+        u = a_per_square[its] * centred[three, known, None]
+        turned = np.zeros_like(u)
+        turned[:, 0], turned[:, 1] = -a[its, 1], a[its, 0]
+        turned *= np.sqrt(np.maximum(2 / 3 - (u**2).sum(axis=1), 0.0) / square[its])[:, None]
+        plane, rest = directions[its], centred[three]
+        one, other = (np.abs(np.einsum("ir,irj->ij", u + way, plane) - rest) for way in (turned, -turned))
+        best[three] = np.where(((one**2).sum(axis=1) <= (other**2).sum(axis=1))[:, None], one, other)
+        return best
 
     return errors
 

@@ -214,8 +214,8 @@ def encode_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[s
 def encoded_cells(fitted: Fitted, cells: FloatArray, draws: Draws, units: IntArray | None = None) -> FloatArray:
     """Features, conditioning columns, codes of classes and of units, shape (n_rows, fitted.width).
 
-    Missing numbers stand at the mean, unless the method has them filled first: then they are filled from records of
-    which the other columns predict about the same. `draws(stream)` is the partition's generator of a stream.
+    Missing numbers stand at the mean, unless the method has them filled first: then all but ordinals are filled from
+    records of which the other columns predict about the same. `draws(stream)` is the partition's generator of a stream.
 
     Tied values get random scores where a released row belongs to a person or group, as a shared score would identify
     it; else their mean score, which preserves associations.
@@ -224,7 +224,8 @@ def encoded_cells(fitted: Fitted, cells: FloatArray, draws: Draws, units: IntArr
     split = fitted.procedure.row_for_row
     encoded = np.concatenate([features.encode(cells, rng=draws("ties") if split else None), conditioning], axis=1)
     if not fitted.procedure.forms_groups and np.isnan(cells[:, list(features.numeric_positions)]).any():
-        columns_of = {block.position: range(block.start, block.stop) for block in features.numbers}
+        # Nulls of ordinals stay at the mean, where decoding has them when it seeks the covariances of these features
+        columns_of = {each.position: range(each.start, each.stop) for each in features.numbers if not each.ordinal}
         with one_thread():  # the bits must not follow the machine's cores
             filled = fill_predicted(cells, columns_of, encoded, draws("fill"))
         scored = features.encode(cells, filled, draws("ties") if split else None)
