@@ -78,6 +78,7 @@ def main(job: str, *options: str) -> int:
     what the run's own server answers to a stranger).
     """
     from anonpipe import engine
+    from anonpipe.errors import AnonpipeError
     from anonpipe.job.model import load_job
     from anonpipe.pipeline import run as pipeline
     from anonpipe.pipeline import start as opening
@@ -100,7 +101,10 @@ def main(job: str, *options: str) -> int:
     module.STAGES = tuple(stage.with_options(retry_delay_seconds=0) for stage in module.STAGES)
     module.verify = module.verify.with_options(retry_delay_seconds=0)
     if "fast" in options:
-        module.anonymize(load_job(job), stage_hours=4 / 3600)
+        try:
+            module.anonymize(load_job(job), stage_hours=4 / 3600)
+        except AnonpipeError as error:
+            return error.exit_code
         return 0
     return module.main([job])
 

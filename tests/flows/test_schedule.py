@@ -20,7 +20,7 @@ from datetime import UTC, datetime, timedelta
 from prefect import serve
 from prefect.schedules import Interval
 from flows.anonymize import anonymize
-soon = Interval(timedelta(seconds=20), anchor_date=datetime.now(UTC) + timedelta(seconds=8))
+soon = Interval(timedelta(minutes=1), anchor_date=datetime.now(UTC) + timedelta(seconds=10))
 timed = {"schedule": soon, "concurrency_limit": 1}
 jobs = json.loads(sys.argv[1])
 serve(*(anonymize.to_deployment(name, parameters={"job": job}, **timed) for name, job in jobs.items()))
@@ -34,9 +34,14 @@ def completed(server):
 
 
 def test_schedules_fire_and_a_failed_run_is_told_at_once(tmp_path, server, listening, forgotten):
-    good = yaml.safe_load(POISON.table(tmp_path).read_text())
+    job = yaml.safe_load(POISON.table(tmp_path).read_text())
     strict = {"decode": {"categories": "sampled"}, "gates": {"category_share": 1e-12}}
-    jobs = {"good": good, "strict": {**good, **strict, "output": str(tmp_path / "strict")}}
+    gates = {"rows_under_k": 9, "unchanged_record_rate": 1, "mean": 9, "covariance": 9, "covariance_with_keys": 9}
+    columns = job["columns"] | {"age": {"kind": "integer", "role": "sensitive"}}
+    jobs = {
+        "good": {**job, "columns": columns, "gates": gates},
+        "strict": {**job, **strict, "output": str(tmp_path / "strict")},
+    }
     done = watch(tmp_path, server, ["--notify", listening])
     assert done.stdout.endswith("codes [0]\n"), done.stderr[-3000:]
     often = POISON.environment(tmp_path, server) | {"PREFECT_RUNNER_POLL_FREQUENCY": "1"}
@@ -51,7 +56,7 @@ def test_schedules_fire_and_a_failed_run_is_told_at_once(tmp_path, server, liste
         serving.terminate()
         server.flows.ended()
     address = server.url.removesuffix("/api")
-    assert Told.messages and (tmp_path / "out" / "release" / "_manifest.json").exists()
+    assert Told.messages and json.loads((tmp_path / "out" / "release" / "_manifest.json").read_text())["rows"] > 2000
     failed = re.compile(rf".*run strict-\d{{8}}-\d{{6}} ended as Failed; see {address}/runs/.*")
     assert all(failed.fullmatch(message) for message in Told.messages)
     assert "out-v000001" in [name.rpartition("-")[0] for name in released]
