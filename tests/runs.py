@@ -122,7 +122,7 @@ def wait_for_stage(folder: Path, stage: str, process: subprocess.Popen[str]) -> 
         staging = staging_of(folder)
         if staging is not None and any((staging / "results" / stage).glob("*.record")):
             return True
-        time.sleep(0.002)
+        time.sleep(0.01)
     return False
 
 
