@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 import signal
 import sqlite3
 import time
@@ -25,20 +24,18 @@ def failed_stages(folder):
     return {path.name.removeprefix("failed-") for path in (folder / "notes").glob("failed-*")}
 
 
-def test_every_stage_fails_once_without_a_server(tmp_path, server):
+def test_every_stage_fails_once_without_a_server(tmp_path, server, monkeypatch):
     poison = Poison("canary-7f3e9b", 98765.4321)
-    database = tmp_path / "prefect" / "prefect.db"
-    database.parent.mkdir()
-    shutil.copy(server.empty, database)
+    monkeypatch.setenv("SABOTAGE_DATABASE", str(server.empty))
     job = poison.table(tmp_path, measure={"rows": 300, "queries": 100, "hold_out": 0.05})
     of_measures = [f"{stage}:0:once" for stage in MEASURING]
-    done = poison.run(tmp_path, None, job, EVERY_STAGE_ONCE + of_measures, "in-process", "verify", "door")
+    done = poison.run(tmp_path, None, job, EVERY_STAGE_ONCE + of_measures, "in-process", "verify", "door", "migrated")
     assert done.returncode == 0, console(tmp_path)
     assert failed_stages(tmp_path) == {*runs.STAGES, *MEASURING, "verify"}
     assert (tmp_path / "notes" / "door").read_text() == "401"  # strangers on this machine cannot use its server
     assert b"ValueError at" in done.stderr  # type and place are told
     assert poison.found_in(tmp_path) == {tmp_path / "poisoned.parquet"}
-    with contextlib.closing(sqlite3.connect(database)) as found:
+    with contextlib.closing(sqlite3.connect(tmp_path / "prefect" / "prefect.db")) as found:
         assert [*found.execute("SELECT state_name FROM flow_run")] == [("Completed",)]
     assert private(tmp_path / "prefect")
     assert not (tmp_path / "outgoing.txt").exists()  # nothing left the machine
