@@ -460,11 +460,11 @@ def test_a_run_that_stopped_goes_on_to_the_same_bytes(tmp_path: Any, monkeypatch
                 "output": str(folder / "out"),
                 "k": 5,
                 **DESIGN,
-                "mask": small.QUICK,
+                "mask": {"method": "noise"},
                 "design": DESIGN["design"] | {"replicates": "JKn"},
                 "partition": {"rows": 1_000, "sample_rows": 500},
                 "release": {"file_rows": 1_000},
-                "measure": {"utility": False, "hold_out": 0.1},
+                "measure": {"utility": False, "hold_out": 0.1, "rows": 200, "queries": 50},
                 "gates": dict.fromkeys(("reidentification_rate", "membership_auc", "attribute_inference")),
                 "repeat": {"allow": "a test"},
             }
