@@ -62,6 +62,7 @@ def test_a_deployed_run_sends_nothing_beyond_this_machine(tmp_path, server, forg
         worker.wait()
     (run,) = server.ask("flow_runs", **of_pool)
     assert (run["state_name"], run["work_pool_name"]) == ("Completed", "local-process"), run["state"]
+    assert run["name"].startswith("out-v000001-")
     assert not notes.exists(), notes.read_text()
     subprocess.run([sys.executable, "-c", LEAVES], env=environment, capture_output=True, check=False)
     assert "sens-o-matic.prefect.io" in notes.read_text()  # it would have been seen
