@@ -497,7 +497,7 @@ class _Repair:
         book, cells = self.book, self.cells
         for _ in range(_PASSES):
             for at, rule in book.repairable:
-                at_fault = np.flatnonzero(self._breaking(at, rule, cells))
+                at_fault = np.flatnonzero(book.breaks(at, rule, book.written(cells)))
                 for way in (self._exchange, self._set, self._take):
                     if len(at_fault):
                         at_fault = way(at, rule, at_fault)
@@ -515,9 +515,6 @@ class _Repair:
         found = [root for test in rule.then for root in roots(test.column)]
         found = found or [root for test in rule.then if test.other for root in roots(test.other)]
         return list(dict.fromkeys(found))
-
-    def _breaking(self, at: int, rule: Rule, cells: FloatArray) -> BoolArray:
-        return self.book.breaks(at, rule, self.book.written(cells))
 
     def _exchange(self, at: int, rule: Rule, rows: IntArray) -> IntArray:
         """Exchange targets with those of similar rows, where fewer rules are broken then."""
@@ -546,7 +543,7 @@ class _Repair:
             better = (faults[2] + faults[3] < faults[0] + faults[1]) & ~broken[at].reshape(4, len(own))[2]
             cells[own[better]], cells[other[better]] = mine[better], theirs[better]
             free[other[better]] = False
-            rows = rows[self._breaking(at, rule, cells[rows])]
+            rows = rows[book.breaks(at, rule, book.written(cells[rows]))]
             if not len(rows):
                 break
         return rows
@@ -562,7 +559,7 @@ class _Repair:
                 return rows
             changed[:, self.book.positions[test.column]] = value
         self.book.derive(changed, self.rng)
-        better = ~self._breaking(at, rule, changed)
+        better = ~self.book.breaks(at, rule, self.book.written(changed))
         self.cells[rows[better]] = changed[better]
         return np.asarray(rows[~better])
 
@@ -584,8 +581,8 @@ class _Repair:
             changed = cells[own]
             changed[:, places] = cells[partners[paired]][:, places]
             self.book.derive(changed, self.rng)
-            faults = self.book.broken(np.concatenate([cells[own], changed])).sum(axis=0).reshape(2, len(own))
-            better = faults[1] < faults[0]
+            before, after = np.split(self.book.broken(np.concatenate([cells[own], changed])).sum(axis=0), 2)
+            better = after < before
             cells[own[better]] = changed[better]
             rows = np.sort(np.concatenate([rows[~paired], own[~better]]))
             if not len(rows):

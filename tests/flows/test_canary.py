@@ -46,7 +46,7 @@ def test_every_stage_fails_once_without_a_server(tmp_path, server, monkeypatch):
     assert 2700 < len(released) < 3000 and not (released["income"] == poison.number).any()
 
 
-def test_stages_fail_on_dask_workers_and_a_killed_run_is_gone_on_with(tmp_path, server):
+def test_stages_fail_on_workers_and_a_killed_run_goes_on(tmp_path, server):
     poison = Poison("canary-a41c70", 87654.3219)
     job = poison.table(tmp_path, run=WORKERS)
     of_workers, rest = EVERY_STAGE_ONCE[:-2], ["decode:1:once", "write:0:once"]
@@ -90,7 +90,7 @@ def test_the_search_finds_poison_where_texts_are_passed_on(tmp_path, server):
     assert any("storage" in path.parts for path in found)  # the pickled error of the flow
 
 
-def test_a_retry_does_only_what_is_missing_and_so_does_the_next_run(tmp_path, server):
+def test_retry_and_next_run_do_only_what_is_missing(tmp_path, server):
     """Also where a stage hangs, and is stopped; the staging of a run that failed is private."""
     poison = Poison("canary-5d2b11", 65432.1987)
     job = poison.table(tmp_path)
