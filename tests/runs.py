@@ -24,11 +24,17 @@ STAGES = ("scan", "route", "encode", "step-0", "scores", "decode", "write")
 """Stages of a job with groups and normal scores whose pieces leave task results; groups form in `step-0`."""
 
 
+def write_patients(path: Path, rows: int, **options: Any) -> None:
+    """The made-up registry without treatments, regions and smokers: other columns are of their kinds, too."""
+    write_registry(path, rows, **options)
+    pq.write_table(pq.read_table(path).drop_columns(["treatment", "region", "smoker"]), path)
+
+
 def registry_job(folder: Path, rows: int = 6_000, files: int = 6, **changes: Any) -> Path:
     """A made-up registry in several files, and a job that cuts it into many small pieces."""
     data = folder / "registry"
     data.mkdir(parents=True, exist_ok=True)
-    write_registry(folder / "whole.parquet", rows)
+    write_patients(folder / "whole.parquet", rows)
     table = pq.read_table(folder / "whole.parquet")
     step = -(-rows // files)
     for at in range(files):
@@ -116,7 +122,7 @@ def wait_for_stage(folder: Path, stage: str, process: subprocess.Popen[str]) -> 
         staging = staging_of(folder)
         if staging is not None and any((staging / "results" / stage).glob("*.record")):
             return True
-        time.sleep(0.002)
+        time.sleep(0.01)
     return False
 
 

@@ -109,7 +109,8 @@ def test_from_init_to_verify(call, tmp_path):
 
     short = [text for text in call("plan", job).out.splitlines() if not text.startswith("warning: ")]
     assert len(short) <= SCREEN and any("default limits (--details)" in text for text in short)
-    answer = call("plan", job, "--workers", "3", "--details")
+    quick = [f"--set=mask.{name}={count}" for name, count in (("components", 3), ("classes", 2), ("iterations", 3))]
+    answer = call("plan", job, "--workers", "3", "--details", *quick)  # without the search that was just made
     assert answer.code == 0 and answer.err == ""
     assert "Nothing that is known now refuses the run. Only the run measures" in answer.out
     for words in (
@@ -143,8 +144,7 @@ def test_from_init_to_verify(call, tmp_path):
     assert answer.code == 0 and "1 file, 700 rows" in answer.out
     first = os.readlink(tmp_path / "out" / "release")
 
-    quick = [f"mask.{name}={count}" for name, count in (("components", 3), ("classes", 2), ("iterations", 3))]
-    changed = [f"--set={text}" for text in ("k=6", "mask.tails=t", *quick)]  # without the search that was just made
+    changed = ["--set=k=6", "--set=mask.tails=t", *quick]
     for form in ("--workers=1", "--quiet", "--json"):
         answer = call("plan", job, *changed, form)
         assert "the run will be refused: the same records were released at" in answer.out and answer.code == 2

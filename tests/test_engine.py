@@ -375,7 +375,8 @@ def test_a_given_scheduler_gives_the_same_bytes(tmp_path):
         "unchanged_record_rate": 1,
     }
     masked = {"mask": {"method": "data_shuffle", "conditioning": ["vital_status"]}, "rules": ["pairs(site, sex)"]}
-    job = load_job(runs.registry_job(tmp_path, 1_200, 2, cluster=None, gates=gates, **masked))
+    few = {f"columns.{name}.role": "dropped" for name in ("stage", "tumour_size_mm", "diagnosis_date")}
+    job = load_job(runs.registry_job(tmp_path, 1_200, 2, cluster=None, gates=gates, **masked), few)
     plain = dask.config.set({"distributed.comm.require-encryption": None})
     with plain, LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0") as given:
         trusted = {"scheduler": given.scheduler_address, "trust_network": True}

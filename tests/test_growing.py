@@ -235,7 +235,7 @@ def test_limits_of_a_growing_register_are_these(tmp_path, monkeypatch):
         "covariance.keys": (0.1, 0.24),
     }
     for column, repeat in enumerate(({}, GROWING["repeat"])):
-        mask = {"mask": {"method": "local_synthesis"}, "gates": {"unchanged_record_rate": 1.0}}
+        mask = {"mask": small.QUICK, "gates": {"unchanged_record_rate": 1.0}}
         job = small.job(tmp_path, people(1_500), DECLARED, **mask, **GROWING | {"repeat": repeat})
         limits = {check.key: check.limit for check in assess_only(job)[0].checks if check.key in at_most}
         assert limits.keys() == at_most.keys()
@@ -262,7 +262,7 @@ def test_what_a_growing_register_needs(given, told):
 
 def test_runs_of_a_growing_register(tmp_path):
     table = people(400)
-    loose = {"gates": {"unchanged_record_rate": 1.0}, "mask": {"method": "local_synthesis"}, **GROWING}
+    loose = {"gates": {"unchanged_record_rate": 1.0}, "mask": small.QUICK, **GROWING}
     many = people(60, 5)
     first = small.run(small.job(tmp_path, table, DECLARED, **loose))
     assert first.version is not None and first.rows < 400 and first.rows % 5 == 0

@@ -21,12 +21,11 @@ from anonpipe.pipeline.arrays import FEATURES, FOLDER, channel_array, read_colum
 from anonpipe.pipeline.preview import preview
 from anonpipe.pipeline.tasks.passes import LAST, PassTask
 from anonpipe.pipeline.tasks.worker import run_task
-from anonpipe.propose.demo import write_registry
 from anonpipe.report import read_report
 from anonpipe.storage import release
 from anonpipe.storage.staging import Staging
 from tests import small
-from tests.runs import registry_columns
+from tests.runs import registry_columns, write_patients
 from tests.staged import steps_on_disk_and_in_memory
 
 pytestmark = pytest.mark.secret("5e" * 32)
@@ -60,14 +59,14 @@ GROUPS = [
     {"synthesize": {"method": "gaussian"}, "cluster": {"method": "mdav", "refine": False}},
 ]
 UNMEASURED = small.OFF
-CODED = ("sex", "stage", "site", "treatment", "region", "smoker")
+CODED = ("sex", "stage", "site")
 
 
 @pytest.fixture(scope="module")
 def registry(tmp_path_factory):
     """A registry as a file, and as a table."""
     path = tmp_path_factory.mktemp("registry") / "registry.parquet"
-    write_registry(path, ROWS)
+    write_patients(path, ROWS)
     return str(path), pq.read_table(path)
 
 

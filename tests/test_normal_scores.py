@@ -322,7 +322,7 @@ def test_values_that_rules_replaced_may_move_both_by_chance(monkeypatch):
     columns = {name: {"kind": "continuous", "bounds": [0, None]} for name in ("wage", "pension")}
     job = {"k": K, "columns": {"age": {"kind": "integer"}} | columns, "measure": small.OFF, "gates": OPEN}
     for told in ([], rules):
-        frame, method = pd.DataFrame({"age": age, "wage": wage, "pension": pension}), {"method": "local_synthesis"}
+        frame, method = pd.DataFrame({"age": age, "wage": wage, "pension": pension}), small.QUICK
         _, verdict, _ = anonymize(frame, job | {"rules": told, "mask": method})
         replaced = max(count for _, count in seen[-1].evidence.moved.values()) if told else 0
         far = norm.isf(5e-5 / len(seen[-1].view.variables)) * np.sqrt(2 * replaced / 50 / 50)
@@ -366,7 +366,7 @@ def test_collinear_columns_stay_collinear():
     }
     columns = {name: {"kind": "continuous", "bounds": [0, None]} for name in body}
     frame = pd.DataFrame(body).assign(ill=np.where(size[:, 0] + 0.4 * size[:, 1] > 0.5, "yes", "no"))
-    job = {"k": 5, "columns": columns | {"ill": {"kind": "binary"}}, "mask": {"method": "local_synthesis"}}
+    job = {"k": 5, "columns": columns | {"ill": {"kind": "binary"}}, "mask": small.QUICK}
     made = anonymize(frame, job | {"measure": small.OFF | {"hold_out": 0}, "gates": {"column_shapes": None}}).table
     ratio = inflation(made[list(body)]) / inflation(frame[list(body)])
     # With covariances of scores in place of correlations, of values that vary more, a tenth is left

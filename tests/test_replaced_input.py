@@ -29,7 +29,7 @@ COLUMNS = {
 WAYS = ("rename", "in place")
 FORMS: dict[str, dict[str, Any]] = {
     "parquet": {"cluster": {"method": "kd_tree", "refine": False}, "synthesize": {"method": "centroid"}},
-    "csv": {"mask": {"method": "local_synthesis"}},
+    "csv": {"mask": small.QUICK},
 }
 ROWS = 3_000
 

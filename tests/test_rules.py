@@ -30,7 +30,7 @@ pytestmark = pytest.mark.secret("5e" * 32)
 OFF = {"utility": False, "risk": False}
 LENIENT = {"mean": 0.5, "covariance": 5.0, "category_share": 0.5, "null_share": 0.5, "local_suppression_rate": 1.0}
 LENIENT |= {"unchanged_record_rate": 1.0, "membership_auc": None}
-MASK = {"method": "local_synthesis"}
+MASK = small.QUICK
 
 
 def job_of(folder, table, columns=COLUMNS, rules=RULES, **changes):

@@ -304,7 +304,7 @@ def test_what_counts_rows_is_refused_by_plan(tmp_path, changes):
 
 
 def test_groups_cells_strata_of_mask_held_to_rows_of_k_units(tmp_path):
-    mask = {"mask": {"method": "local_synthesis"}, "gates": {"membership_auc": None}}
+    mask = {"mask": small.QUICK, "gates": {"membership_auc": None}}
     table = _with_large_units()
     outcome = small.run(small.job(tmp_path, table, COLUMNS, **mask))
     assert outcome.verdict.passed

@@ -64,6 +64,7 @@ def released(tmp_path: Any, table: pd.DataFrame, weight: dict[str, Any], **more:
         "output": str(tmp_path / "out"),
         "k": 5,
         "columns": {**COLUMNS, "weight": weight},
+        "mask": small.QUICK,
         "measure": {"utility": False, "risk": False},
         "repeat": {"allow": "a test"},
         **more,
@@ -111,7 +112,8 @@ def test_weights_of_strata_are_released_as_they_are(tmp_path: Any) -> None:
 def test_calibrated_weights_have_the_sums_of_columns(tmp_path: Any) -> None:
     """Drawn weights of many values, by margins; each is a mean of five or more."""
     table = survey(post=True)
-    made = released(tmp_path, table, WEIGHT | {"by": ["region", "size"], "calibrate": ["region", "sex"]})
+    weight = WEIGHT | {"by": ["region", "size"], "calibrate": ["region", "sex"]}
+    made = released(tmp_path, table, weight, mask={"method": "local_synthesis"})
     for name in ("region", "sex"):
         assert np.allclose(by_columns(made, name), by_columns(table, name), rtol=0.02)
     assert table["weight"].min() <= made["weight"].min() and made["weight"].max() <= table["weight"].max()
@@ -186,6 +188,7 @@ def test_individual_risk_is_measured_by_scenario(tmp_path: Any) -> None:
         "output": str(tmp_path / "out"),
         "k": 5,
         "columns": {**COLUMNS, "weight": WEIGHT | {"by": ["region", "size"]}},
+        "mask": small.QUICK,
         "measure": measure,
         "gates": dict.fromkeys(gates),
         "repeat": {"allow": "a test"},
@@ -457,10 +460,11 @@ def test_a_run_that_stopped_goes_on_to_the_same_bytes(tmp_path: Any, monkeypatch
                 "output": str(folder / "out"),
                 "k": 5,
                 **DESIGN,
+                "mask": {"method": "noise"},
                 "design": DESIGN["design"] | {"replicates": "JKn"},
                 "partition": {"rows": 1_000, "sample_rows": 500},
                 "release": {"file_rows": 1_000},
-                "measure": {"utility": False, "hold_out": 0.1},
+                "measure": {"utility": False, "hold_out": 0.1, "rows": 200, "queries": 50},
                 "gates": dict.fromkeys(("reidentification_rate", "membership_auc", "attribute_inference")),
                 "repeat": {"allow": "a test"},
             }

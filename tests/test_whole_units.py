@@ -84,6 +84,10 @@ def whole(folder, table, **changes):
     return small.job(folder, given, changes.pop("columns", COLUMNS), **changes)
 
 
+NOISE = {"mask": {"method": "noise"}, "gates": {"unchanged_record_rate": 1.0}}
+"""For tests of what is done with rows of units, whatever masks them."""
+
+
 def folded(folder, table, **changes):
     job = whole(folder, table, **changes)
     return fold(job, open_source(str(job.input)), folder / "side")
@@ -355,7 +359,7 @@ def test_manifest_and_reports_are_of_the_rows(outcome):
 def test_same_bytes_for_any_order_and_after_stops(tmp_path):
     table, made = panel(300), []
     for at, stops in enumerate((["scan", "write", "rows of units"], [])):
-        job = whole(tmp_path, table.sample(frac=1, random_state=at), output=str(tmp_path / f"out-{at}"))
+        job = whole(tmp_path, table.sample(frac=1, random_state=at), output=str(tmp_path / f"out-{at}"), **NOISE)
         for stage in stops:
             with small.stopping_at(stage), pytest.raises(AnonpipeError):
                 small.run(job, resume=True)
@@ -381,7 +385,7 @@ def test_input_replaced_while_it_is_read_is_refused(tmp_path, monkeypatch):
 
 
 def test_logs_know_the_rows_of_whole_units(tmp_path):
-    small.run(whole(tmp_path, panel(300)))
+    small.run(whole(tmp_path, panel(300), **NOISE))
     plain = {name: {key: each for key, each in column.items() if key != "level"} for name, column in COLUMNS.items()}
     job = whole(tmp_path, panel(300), columns=plain, release={}, repeat={}, output=str(tmp_path / "other"))
     with pytest.raises(AnonpipeError, match="were released at"):
@@ -405,7 +409,7 @@ def test_rows_that_differ_from_the_records_are_not_released(tmp_path, monkeypatc
 
     monkeypatch.setattr(unfold, "to_long", damaged)
     with pytest.raises(EngineError, match="rows of units differ from the records"):
-        small.run(whole(tmp_path, panel(100, numbers=(2, 3))))
+        small.run(whole(tmp_path, panel(100, numbers=(2, 3)), **NOISE))
     assert not (tmp_path / "out" / "versions").exists()
 
 
@@ -577,7 +581,7 @@ def test_lag_and_share_between_units_are_those_of_loops():
 
 def test_whole_units_in_memory_and_their_plan(tmp_path):
     table = panel(300)
-    content = {"k": 5, "columns": COLUMNS, "release": {"unit": "pseudonym"}, "measure": small.OFF}
+    content = {"k": 5, "columns": COLUMNS, "release": {"unit": "pseudonym"}, "measure": small.OFF, "mask": small.QUICK}
     made = anonymize(table.astype({"person": "category"}), content)
     assert made.table["person"].dtype == np.int64  # no list of the original numbers
     assert made.passed and list(made.table) == list(table.columns[:-1])

@@ -516,9 +516,6 @@ class _Repair:
         found = found or [root for test in rule.then if test.other for root in roots(test.other)]
         return list(dict.fromkeys(found))
 
-    def _faults(self, cells: FloatArray) -> IntArray:
-        return np.asarray(self.book.broken(cells).sum(axis=0))
-
     def _exchange(self, at: int, rule: Rule, rows: IntArray) -> IntArray:
         """Exchange targets with those of similar rows, where fewer rules are broken then."""
         book, cells = self.book, self.cells
@@ -541,11 +538,12 @@ class _Repair:
             mine[:, places], theirs[:, places] = theirs[:, places].copy(), mine[:, places].copy()
             book.derive(mine, self.rng)
             book.derive(theirs, self.rng)
-            faults = self._faults(cells[own]) + self._faults(cells[other])
-            better = (self._faults(mine) + self._faults(theirs) < faults) & ~book.broken(mine)[at]
+            broken = book.broken(np.concatenate([cells[own], cells[other], mine, theirs]))
+            faults = broken.sum(axis=0).reshape(4, len(own))
+            better = (faults[2] + faults[3] < faults[0] + faults[1]) & ~broken[at].reshape(4, len(own))[2]
             cells[own[better]], cells[other[better]] = mine[better], theirs[better]
             free[other[better]] = False
-            rows = rows[book.broken(cells[rows])[at]]
+            rows = rows[book.breaks(at, rule, book.written(cells[rows]))]
             if not len(rows):
                 break
         return rows
@@ -561,7 +559,7 @@ class _Repair:
                 return rows
             changed[:, self.book.positions[test.column]] = value
         self.book.derive(changed, self.rng)
-        better = ~self.book.broken(changed)[at]
+        better = ~self.book.breaks(at, rule, self.book.written(changed))
         self.cells[rows[better]] = changed[better]
         return np.asarray(rows[~better])
 
@@ -583,7 +581,8 @@ class _Repair:
             changed = cells[own]
             changed[:, places] = cells[partners[paired]][:, places]
             self.book.derive(changed, self.rng)
-            better = self._faults(changed) < self._faults(cells[own])
+            before, after = np.split(self.book.broken(np.concatenate([cells[own], changed])).sum(axis=0), 2)
+            better = after < before
             cells[own[better]] = changed[better]
             rows = np.sort(np.concatenate([rows[~paired], own[~better]]))
             if not len(rows):

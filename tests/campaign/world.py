@@ -23,9 +23,8 @@ from anonpipe.errors import AnonpipeError
 from anonpipe.job.model import Job, parse_job
 from anonpipe.pipeline.run import execute
 from anonpipe.progress import Progress
-from anonpipe.propose.demo import write_registry
 from anonpipe.storage import release, versions
-from tests.runs import registry_columns
+from tests.runs import registry_columns, write_patients
 
 ROWS, FILES = 1_500, 3
 LONGEST = 90.0
@@ -152,7 +151,7 @@ def build_template(root: Path) -> World:
     """Make the two inputs: once a campaign."""
     for name, seed in (("input", 1), ("other", 2)):
         (root / name).mkdir(parents=True)
-        write_registry(root / "whole.parquet", ROWS, seed=seed)
+        write_patients(root / "whole.parquet", ROWS, seed=seed)
         table = pq.read_table(root / "whole.parquet")
         for at in range(FILES):
             pq.write_table(table.slice(at * (ROWS // FILES), ROWS // FILES), root / name / f"part-{at}.parquet")

@@ -1,14 +1,17 @@
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import socket
+import sqlite3
 import subprocess
 import sys
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -43,7 +46,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     flows = Loaded({**without_prefect(dict(os.environ)), **known, **noting(home)})
     try:
         _wait_for(url, process)
-        yield Server(home, url, password, flows)
+        empty = tmp_path_factory.mktemp("empty") / "prefect.db"
+        _copy_database(home / "prefect.db", empty)
+        yield Server(home, url, password, flows, empty)
     finally:
         flows.close()
         process.kill()
@@ -61,6 +66,12 @@ def _wait_for(url: str, process: subprocess.Popen[bytes]) -> None:
         else:
             return
     raise AssertionError("the Prefect server does not answer")
+
+
+def _copy_database(path: Path, copy: Path) -> None:
+    copy.touch(mode=0o600)
+    with contextlib.closing(sqlite3.connect(path)) as old, contextlib.closing(sqlite3.connect(copy)) as new:
+        old.backup(new)
 
 
 @pytest.fixture

@@ -33,13 +33,14 @@ BUSY = 20  # Times that a busy server is asked
 class Server:
     """A running Prefect server: its home (database, storage), the URL of its API, and its name and password.
 
-    `flows` runs programs that use it.
+    `flows` runs programs that use it. `empty` is its database before the first run: migrations take twelve seconds.
     """
 
     home: Path
     url: str
     password: str
     flows: Loaded
+    empty: Path
 
     def ask(self, what: str, **filters: Any) -> list[dict[str, Any]]:
         """The answer to a filter of the API."""

@@ -6,16 +6,12 @@ import ast
 import base64
 import json
 import logging
-import os
 import re
-import signal
-import time
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 
-import psutil
 import pytest
 import yaml
 
@@ -30,7 +26,7 @@ from anonpipe.verify.words import RunFacts
 from flows import anonymize
 from flows.anonymize import under_prefect
 from tests import runs
-from tests.flows.poison import SABOTAGE, WORKERS, Poison, console
+from tests.flows.poison import Poison
 
 CODES = """
 import json, sys
@@ -183,32 +179,6 @@ def _check_logs(server, gated, released):
         and "verdict: failed" in told
         and "Traceback" not in told
     )
-
-
-def test_a_killed_run_is_gone_on_with(tmp_path, server):
-    job = PLAIN.table(tmp_path, run=WORKERS)
-    environment = PLAIN.environment(tmp_path, server, "decode:1:hang")
-    nowhere = [Path(os.devnull)] * 2
-    process = server.flows.start(SABOTAGE, str(job), env=environment, cwd=tmp_path, printed=nowhere)
-    while not (tmp_path / "notes" / "hanging").exists():
-        assert process.is_running()
-        time.sleep(0.05)
-    workers = process.children(recursive=True)
-    process.kill()
-    assert server.flows.ended() == -signal.SIGKILL
-    for worker in workers:  # one of them sleeps
-        if worker.is_running():
-            worker.kill()
-    psutil.wait_procs(workers, timeout=30)
-    left = runs.staging_of(tmp_path)
-    assert left is not None
-    before = (tmp_path / "notes" / "finished").read_text().split()
-    assert any(piece.startswith("step-0") for piece in before)
-    done = PLAIN.run(tmp_path, server, job, [], "in-process")
-    assert done.returncode == 0, console(tmp_path)
-    after = (tmp_path / "notes" / "finished").read_text().split()
-    assert after[: len(before)] == before and not set(after[len(before) :]) & set(before)
-    assert (tmp_path / "out" / "release" / "_manifest.json").exists()
 
 
 def test_a_server_that_is_gone_does_not_undo_a_release(tmp_path, monkeypatch):

@@ -22,7 +22,7 @@ compare_settings(load_job(sys.argv[1]), sys.argv[2], methods, [5], **axes)
 def test_table_and_map_are_artifacts_and_nothing_is_released(tmp_path, server):
     job = POISON.table(
         tmp_path,
-        measure={"utility": False, "risk": True, "queries": 50},
+        measure={"utility": False, "risk": True, "rows": 300, "queries": 50},
         analyses=[{"name": "pay", "model": "linear", "formula": "income ~ age + region"}],
         gates={"mean": 1, "covariance": 3, "category_share": 0.5},
         run={"workers": 1, "memory_per_worker": "2GiB", "retries": 0},

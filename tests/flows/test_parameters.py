@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from copy import deepcopy
 from functools import cache, partial
 
@@ -16,7 +15,6 @@ from anonpipe.errors import JobError
 from anonpipe.job.model import Job
 from flows.anonymize import anonymize, anonymize_file
 from flows.compare import compare_settings
-from tests.flows.poison import Poison
 
 COLUMNS = {"age": {"kind": "integer", "bounds": [0, 110]}, "place": {"kind": "categorical", "role": "key"}}
 JOB = {"input": "/data/a.parquet", "output": "/data/out", "k": 5, "columns": COLUMNS}
@@ -62,40 +60,6 @@ def test_and_nothing_else(wrong):
     schema = schema_of(anonymize)
     with pytest.raises(ValidationError):
         validate({"job": JOB | wrong}, schema, raise_on_error=True, ignore_required=True)
-
-
-RUN = """
-import asyncio, json, sys
-from pathlib import Path
-from prefect.client.orchestration import get_client
-from prefect.flow_engine import run_flow
-from anonpipe.errors import JobError
-from flows.anonymize import anonymize, anonymize_file
-
-deployment = anonymize.to_deployment("stored", parameters={"job": json.loads(Path(sys.argv[1]).read_text())})
-
-async def scheduled(deployment):
-    async with get_client() as client:
-        return await client.create_flow_run_from_deployment(deployment)
-
-run_flow(anonymize, flow_run=asyncio.run(scheduled(deployment.apply())))
-"""
-
-
-def test_a_deployment_runs(tmp_path, server):
-    poison = Poison("canary-deployed", 87654.3210)
-    path = poison.table(tmp_path)
-    job = yaml.safe_load(path.read_text())
-    job["columns"]["region"]["role"] = "sensitive"
-    job |= {
-        "gates": {"rows_under_k": 9, "unchanged_record_rate": 1, "mean": 9, "covariance": 9, "covariance_with_keys": 9}
-    }
-    (tmp_path / "job.json").write_text(json.dumps(job))
-    done = poison.program(tmp_path, server, RUN, tmp_path / "job.json")
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert server.last_run()["state_name"] == "Completed"
-    (released,) = (tmp_path / "out" / "versions").iterdir()
-    assert json.loads((released / "_manifest.json").read_text())["rows"] > 2000
 
 
 @pytest.mark.parametrize("flow", [anonymize, anonymize_file, compare_settings], ids=lambda flow: flow.name)

@@ -157,7 +157,7 @@ def job_of(tmp_path, table, **given):
     relative = {"life_table": str(tmp_path / "life.csv"), "age": "age", "sex": "sex", "year": "dx"}
     content = {
         "input": str(tmp_path / "in.parquet"), "output": str(tmp_path / "out"), "k": 5, "columns": columns,
-        "strata": {"by": ["vital"]}, "mask": {"method": "local_synthesis"},
+        "strata": {"by": ["vital"]}, "mask": small.QUICK,
         "measure": {"risk": False, "relative_survival": relative},
     }  # fmt: skip
     return content | given

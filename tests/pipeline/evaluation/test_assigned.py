@@ -79,7 +79,7 @@ def test_limit_broken_by_assignment_alone_stops_release(tmp_path):
 
 
 def test_where_records_cannot_be_assigned_it_is_told_why(tmp_path):
-    spanning = job(tmp_path / "a", mask={"method": "local_synthesis"})
+    spanning = job(tmp_path / "a", mask=small.QUICK)
     outcomes = [pipeline.assess_only(each)[1] for each in (spanning, job(tmp_path / "b", mask={"method": "synthesis"}))]
     told = [
         {each.check.reason for each in one.not_checked if each.check.key == "unmeasured.assignment"} for one in outcomes
