@@ -61,6 +61,7 @@ def decode_matched(
     numbers_too: bool = False,
     mean_scores: Mapping[int, FloatArray] = MappingProxyType({}),
     groups: Groups | None = None,
+    least: int = 0,
 ) -> FloatArray:
     """Decode features of synthetic records to cells that have a wanted covariance.
 
@@ -68,6 +69,7 @@ def decode_matched(
     column by column and round by round, pairs of records exchange their categories where the covariances come nearer
     to the wanted ones: first inside the groups, whose features have those of each, then among all. With an
     indicator a category, these are the tables of every two categorical columns and the means of numbers by category.
+    In groups, cells of fewer than `least` records are drawn, and numbers do not follow such categories.
     `mean_scores` replaces some channels in the covariances by mean scores of the values that a rank gets.
 
     Shapes: features (n_rows, channels); cells (n_rows, n_cells); target (channels, channels). Time: up to 40 rounds of
@@ -92,7 +94,7 @@ def decode_matched(
     decoded, wanted = _decoded(encoder, features, released, values), features.copy()
     for channel, column in mean_scores.items():
         decoded[:, channel] = wanted[:, channel] = column
-    for item, source in _exchanged(encoder, decoded, wanted, groups, target, rng, numbers_too, mean_scores):
+    for item, source in _exchanged(encoder, decoded, wanted, groups, least, target, rng, numbers_too, mean_scores):
         if item.part == "all":
             released[:, item.position] = released[source, item.position]
         elif item.part == "value":
@@ -188,6 +190,7 @@ def _exchanged(
     decoded: FloatArray,
     wanted: FloatArray,
     groups: Groups,
+    least: int,
     target: FloatArray,
     rng: np.random.Generator,
     numbers_too: bool,
@@ -202,14 +205,45 @@ def _exchanged(
     values = [(_value(number), np.arange(n)) for number in movable]
     between = _of_different_columns(encoder, len(target)) * np.outer(unit, unit) / max(1, n - 1)
     if len(groups.sizes) > 1:
-        (_, aims), (_, found) = (moments_by_group(each, groups.order, groups.starts) for each in (wanted, decoded))
-        _Exchanges(decoded, groups, aims - found, unit, between).at_random(items, rng)
+        lacking = _lacking_in_groups(decoded, wanted, groups, least, rng)
+        _Exchanges(decoded, groups, lacking, unit, between).at_random(items, rng)
     centred = decoded - decoded.mean(axis=0)
     lacking = (n - 1) * target - centred.T @ centred
     exchanges = _Exchanges(decoded, Groups.one(n), np.ascontiguousarray(lacking[None]), unit, between)
     exchanges.at_random(items, rng)
     exchanges.chosen(items, values, rng)
     return items + values
+
+
+def _lacking_in_groups(
+    decoded: FloatArray, wanted: FloatArray, groups: Groups, least: int, rng: np.random.Generator
+) -> FloatArray:
+    """What the scatter of each group lacks, shape (n_groups, n_channels, n_channels); nothing of single records."""
+    (means, aims), (_, found) = (moments_by_group(each, groups.order, groups.starts) for each in (wanted, decoded))
+    codes = np.flatnonzero((np.abs(decoded) == 1.0).all(axis=0))  # of categories and nulls
+    # Of every two categories four cells, whose margins stay: the smallest is drawn as the two go together in all groups
+    rows, pairs = groups.sizes[:, None, None], np.ix_(np.arange(len(aims)), codes, codes)
+    one = (1.0 + means[:, codes, None]) / 2 * rows
+    other = one.transpose(0, 2, 1)
+    independent, difference = one * other / np.maximum(rows, 1), aims[pairs] / 4
+    both_lack, signs = rows - one - other + independent, np.zeros(difference.shape)
+    smallest, likely = np.full(difference.shape, np.inf), np.zeros(difference.shape)
+    for sign, cell in ((1.0, independent), (-1.0, one - independent), (-1.0, other - independent), (1.0, both_lack)):
+        count = cell + sign * difference
+        ratio = count.sum(axis=0) / np.maximum(cell.sum(axis=0), 1e-9)
+        found_here = count < smallest
+        smallest[found_here], signs[found_here] = count[found_here], sign
+        likely[found_here] = (cell * ratio)[found_here]
+    drawn = np.triu(rng.poisson(np.maximum(likely, 0.0)))
+    drawn = drawn + np.triu(drawn, 1).transpose(0, 2, 1)
+    aims[pairs] += np.where(smallest < least - 0.5, 4.0 * signs * (drawn - smallest), 0.0)
+    lacking = aims - found
+    few = np.zeros(means.shape, dtype=np.bool_)
+    few[:, codes] = np.minimum(one, rows - one)[:, :, 0] < least - 0.5
+    numbers = np.setdiff1d(np.arange(means.shape[1]), codes)
+    for at in numbers.tolist():  # they do not follow categories of so few
+        lacking[:, at][few] = lacking[:, :, at][few] = 0.0
+    return lacking
 
 
 def _random_pairs(labels: IntArray, rng: np.random.Generator) -> IntArray:

@@ -174,13 +174,32 @@ class PartShares:
         ratio[at] = np.sqrt(np.divide(after, before, out=np.ones(len(at)), where=before > 0.0))
         return wanted * np.outer(ratio, ratio)
 
-    def put(self, cells: FloatArray, masked: FloatArray, groups: Groups, shares: Shares, part: int) -> FloatArray:
+    @property
+    def least(self) -> int:
+        """Records below which counts of a group are drawn, as a table's small cells are."""
+        return 0 if self.small_cells is None else self.small_cells.k
+
+    def put(
+        self,
+        cells: FloatArray,
+        masked: FloatArray,
+        groups: Groups,
+        shares: Shares,
+        part: int,
+        rng: np.random.Generator,
+    ) -> FloatArray:
         """A copy of the cells with the part's categories and nulls, shared out among its groups."""
-        given = cells.copy()
-        for block, size, counts in zip(self.blocks, self.categories, shares.counts, strict=True):
+        given, pairs = cells.copy(), list(zip(self.blocks, self.categories, strict=True))
+        masses = [_mass(block, size, masked, groups) for block, size in pairs]
+        if self.small_cells is not None and len(groups.sizes) > 1 and masses:
+            tables = [np.rint(mass).astype(np.int64) for mass in masses]
+            for mass, table, means in zip(masses, tables, likely_means(tables, self.least), strict=True):
+                few = table < self.least
+                mass[few] = rng.poisson(means[few])
+        for (block, size), counts, mass in zip(pairs, shares.counts, masses, strict=True):
             if int(counts[part].sum()) != len(cells):
                 raise InputError(f"partition {part} of a table changed while it was masked; run again")
-            of_groups = share_out(_mass(block, size, masked, groups), counts[part], groups.sizes)
+            of_groups = share_out(mass, counts[part], groups.sizes)
             codes = np.repeat(np.tile(np.arange(size + 1), len(of_groups)), of_groups.ravel()).astype(np.float64)
             if isinstance(block, NumberBlock):
                 codes[codes == size] = np.nan

@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 from anonpipe.columns import Column
 from anonpipe.encoding.cells import ColumnEncoder
 from anonpipe.encoding.features import FeatureEncoder, Groups
-from anonpipe.encoding.matching import _chosen, _Exchangeable, _opposite, _random_pairs, decode_matched, exchange
+from anonpipe.encoding.matching import (
+    _chosen,
+    _Exchangeable,
+    _lacking_in_groups,
+    _opposite,
+    _random_pairs,
+    decode_matched,
+    exchange,
+)
 from anonpipe.encoding.missing import fill_predicted
 from anonpipe.encoding.scan import scan_batch
 from tests.in_memory import mask
@@ -128,6 +136,34 @@ def test_groups_keep_what_differs_between_them():
     wanted = np.array([np.cov(each.T)[0, 1] for each in np.split(masked, 2)])
     assert np.abs(covariances(Groups.of(labels)) - wanted).max() < 0.02
     assert np.abs(covariances(None) - wanted).max() > 0.05
+
+
+def test_cells_of_few_records_in_groups_are_drawn():
+    """One of 40 groups has both rare categories in one record: what is aimed at must not tell which group it is."""
+    rng = np.random.default_rng(7)
+    wanted = np.where(rng.random((40 * 100, 2)) < 0.1, 1.0, -1.0)
+    groups, first = Groups.of(np.repeat(np.arange(40), 100)), slice(0, 100)
+    wanted[first] = -1.0
+    wanted[[0, *range(1, 10)], 0] = wanted[[0, *range(10, 19)], 1] = 1.0  # ten of each, one of both
+    together = (wanted > 0).all(axis=1).reshape(40, 100).sum(axis=1)
+    ages = np.c_[wanted, np.where(np.arange(4_000) == 0, 90.0, rng.normal(size=4_000))]
+    apart = ages.copy()
+    apart[:, :2] = -1.0
+
+    def cells(least):
+        aims = [
+            _lacking_in_groups(apart, ages, groups, least, np.random.default_rng(seed))[:, 0, 1] for seed in range(400)
+        ]
+        counts = (wanted > 0).reshape(40, 100, 2).sum(axis=1)
+        return np.array(aims) / 4 + counts.prod(axis=1) / 100
+
+    assert np.allclose(cells(0), together)
+    drawn = cells(5)[:, together < 5]
+    assert abs(drawn[:, 0].mean() - 1.0) < 0.2  # expected of any such group, whatever it has
+    assert abs(np.corrcoef(drawn.mean(axis=0), together[together < 5])[0, 1]) < 0.5
+    assert drawn.std(axis=0).min() > 0.5
+    lacking = _lacking_in_groups(apart, ages, groups, 11, np.random.default_rng(0))
+    assert (lacking[0, :2, 2] == 0.0).all() and (lacking[0, 2, :2] == 0.0).all()  # no age of ten persons
 
 
 def test_the_values_of_a_column_can_be_exchanged_too():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,7 +12,7 @@ from hypothesis import strategies as st
 from anonpipe.encoding.cells import ColumnEncoder
 from anonpipe.encoding.features import FeatureEncoder, Groups, NumberBlock
 from anonpipe.encoding.scan import scan_batch
-from anonpipe.encoding.shares import PartShares, _rounded, share_out
+from anonpipe.encoding.shares import PartShares, SmallCells, _rounded, share_out
 from anonpipe.errors import InputError
 from tests.encoding.test_features import COLUMNS, table
 from tests.naive import encoder as naive
@@ -100,7 +102,7 @@ def test_parts_get_what_the_table_has(rows, seed, edge):
             assert codes[0].tolist() == wanted.tolist()
     found = shares.share(calls[0].merge(calls[1]), params=None, rng=None, guaranteed=lambda moments: None)
     given_cells = [
-        shares.put(part, points, Groups.of(np.arange(len(part)) % 3), found, at)
+        shares.put(part, points, Groups.of(np.arange(len(part)) % 3), found, at, np.random.default_rng(at))
         for at, (part, points) in enumerate(zip(parts, masked, strict=True))
     ]
     totals = [sum(counts) for counts in zip(*(counted(shares, part) for part in given_cells), strict=True)]
@@ -125,7 +127,7 @@ def test_a_part_of_another_length_is_refused():
         shares.count(points, params=None, original=points), params=None, rng=None, guaranteed=lambda moments: None
     )
     with pytest.raises(InputError, match="changed while it was masked"):
-        shares.put(cells[1:], points[1:], Groups.one(len(cells) - 1), found, 0)
+        shares.put(cells[1:], points[1:], Groups.one(len(cells) - 1), found, 0, np.random.default_rng(0))
 
 
 def test_groups_get_the_categories_that_their_features_have():
@@ -133,10 +135,33 @@ def test_groups_get_the_categories_that_their_features_have():
     points, groups = features.encode(cells), Groups.of(np.random.default_rng(4).integers(0, 4, 240))
     call = shares.count(points, params=None, original=points)
     found = shares.share(call, params=None, rng=None, guaranteed=lambda moments: moments)
-    put = shares.put(cells, points, groups, found, 0)
+    put = shares.put(cells, points, groups, found, 0, np.random.default_rng(0))
     for rows in np.split(groups.order, groups.starts[1:-1]):
         for block, had, given_now in zip(
             shares.blocks, counted(shares, cells[rows]), counted(shares, put[rows]), strict=True
         ):
             # an ordinal's nulls are taken in proportion from all levels, and each category is rounded once
             assert np.abs(had - given_now).max() <= (4 if isinstance(block, NumberBlock) and block.ordinal else 1)
+
+
+def test_few_records_of_a_category_in_a_group_are_drawn():
+    """Counts of groups follow the masked features, but not those of fewer than k records."""
+    shares, _, features, cells = fitted(2_000, 5)
+    points, labels = features.encode(cells), np.random.default_rng(6).integers(0, 100, 2_000)
+    groups = Groups.of(labels)
+    few = replace(shares, small_cells=SmallCells((), 5))
+    found = shares.share(
+        shares.count(points, params=None, original=points), params=None, rng=None, guaranteed=lambda moments: moments
+    )
+    at = next(at for at, block in enumerate(shares.blocks) if not isinstance(block, NumberBlock))
+    followed = {}
+    for name, how in (("kept", shares), ("drawn", few)):
+        put = how.put(cells, points, groups, found, 0, np.random.default_rng(1))
+        pairs = [
+            (counted(shares, cells[rows])[at], counted(shares, put[rows])[at])
+            for rows in np.split(groups.order, groups.starts[1:-1])
+        ]
+        had, has = np.concatenate([one for one, _ in pairs]), np.concatenate([other for _, other in pairs])
+        followed[name] = np.corrcoef(had[had < 5], has[had < 5])[0, 1]
+        assert counted(shares, put)[at].tolist() == counted(shares, cells)[at].tolist()
+    assert followed["kept"] > 0.95 > 0.7 > followed["drawn"]

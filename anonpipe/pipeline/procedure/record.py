@@ -255,7 +255,7 @@ class Decoder:
             groups = Groups.of(_alike(channels[:, -1:]))
         counted_cells = cells  # with the counts of categories and nulls to release
         if self.shares is not None:
-            counted_cells = self.shares.put(cells, channels, groups, params, part)
+            counted_cells = self.shares.put(cells, channels, groups, params, part, draws("counts of groups"))
         elif self.rounded is not None:
             counted_cells = self.rounded.put(cells, draws("rounded counts"))
         if self.matched:
@@ -319,6 +319,7 @@ class Decoder:
                 numbers_too=self.values_too,
                 mean_scores=mean_scores,
                 groups=groups,
+                least=0 if self.shares is None else self.shares.least,
             )
             if values is not None and learned is not None and learned.times:
                 decoded = np.concatenate([self.features.encode(released), joint[:, self.features.width :]], axis=1)

@@ -265,8 +265,8 @@ def test_what_is_known_within_limits_is_tried_so(tmp_path, monkeypatch, age):
         "scenarios": [{k: v for k, v in each.items() if k != "tolerance"} for each in WITHIN]},
         mask={"method": "noise", "amount": 0.05}))  # fmt: skip
     of_exact = [exact["found"][f"scenarios.{each['name']}.linked"].value for each in WITHIN]
-    # What is known less well finds fewer; what is known as well as before finds as many.
-    assert widths[0] < of_exact[0] and widths[1] == of_exact[1] and widths[2] <= of_exact[2]
+    # What is known less well finds fewer, but for what one of 200 records changes; as well as before finds as many.
+    assert widths[0] < of_exact[0] and widths[1] == of_exact[1] and widths[2] <= of_exact[2] + 1 / 200
 
 
 def test_limits_of_what_is_known_have_to_make_sense(tmp_path):
