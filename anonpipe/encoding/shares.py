@@ -192,10 +192,10 @@ class PartShares:
         given, pairs = cells.copy(), list(zip(self.blocks, self.categories, strict=True))
         masses = [_mass(block, size, masked, groups) for block, size in pairs]
         if self.small_cells is not None and len(groups.sizes) > 1 and masses:
-            tables = [np.rint(mass).astype(np.int64) for mass in masses]
+            tables = [np.rint(np.maximum(mass, 0.0)).astype(np.int64) for mass in masses]
             for mass, table, means in zip(masses, tables, likely_means(tables, self.least), strict=True):
                 few = table < self.least
-                mass[few] = rng.poisson(means[few])
+                mass[few] = rng.poisson(np.maximum(means[few], 0.0))
         for (block, size), counts, mass in zip(pairs, shares.counts, masses, strict=True):
             if int(counts[part].sum()) != len(cells):
                 raise InputError(f"partition {part} of a table changed while it was masked; run again")

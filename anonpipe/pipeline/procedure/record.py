@@ -221,6 +221,11 @@ class RestoredTimes:
         )
 
 
+# Rows of a part for each of its groups from which on these keep counts and covariances: of smaller ones most cells are
+# small ones, which are drawn, and a column that follows from another would no longer do so.
+_ROWS_OF_GROUP = 400
+
+
 @dataclass(frozen=True, eq=False)
 class Decoder:
     """The decoder of a run."""
@@ -241,7 +246,7 @@ class Decoder:
     # values of numbers are exchanged for it, too (`values_too`)
     matched: bool = False
     values_too: bool = False
-    by_group: bool = False  # Whether the last channel numbers groups, whose counts and covariances are kept, too
+    by_group: bool = False  # Whether the last channel numbers groups; large ones keep counts and covariances
     # intervals, probabilities, times: what is released besides or in place of cells; None for nothing
     intervals: IntervalDecoder | None = None
     probabilities: ProbabilityDecoder | None = None
@@ -251,8 +256,9 @@ class Decoder:
         """Turn the last channels of a part, shape (n_rows, n_channels), into released rows."""
         groupings, features = self.groupings(channels), self._middles(channels)
         groups = Groups.of(_alike(channels), self.identical) if self.groups == "alike" else groupings[0]
-        if self.by_group:  # no number is left out
-            groups = Groups.of(_alike(channels[:, -1:]))
+        if self.by_group:
+            found = Groups.of(_alike(channels[:, -1:]))  # no number is left out
+            groups = found if len(channels) > _ROWS_OF_GROUP * len(found.sizes) else groups
         counted_cells = cells  # with the counts of categories and nulls to release
         if self.shares is not None:
             counted_cells = self.shares.put(cells, channels, groups, params, part, draws("counts of groups"))
