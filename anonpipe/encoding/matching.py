@@ -218,10 +218,10 @@ def _exchanged(
 def _lacking_in_groups(
     decoded: FloatArray, wanted: FloatArray, groups: Groups, least: int, rng: np.random.Generator
 ) -> FloatArray:
-    """What the scatter of each group lacks, shape (n_groups, n_channels, n_channels); nothing of single records."""
+    """What each group's scatter lacks, small cells being drawn; shape (n_groups, n_channels, n_channels)."""
     (means, aims), (_, found) = (moments_by_group(each, groups.order, groups.starts) for each in (wanted, decoded))
     codes = np.flatnonzero((np.abs(decoded) == 1.0).all(axis=0))  # of categories and nulls
-    # Of every two categories four cells, whose margins stay: the smallest is drawn as the two go together in all groups
+    # The smallest of the four cells of two categories is drawn: its mean is their association in all groups together
     rows, pairs = groups.sizes[:, None, None], np.ix_(np.arange(len(aims)), codes, codes)
     one = (1.0 + means[:, codes, None]) / 2 * rows
     other = one.transpose(0, 2, 1)
@@ -241,7 +241,7 @@ def _lacking_in_groups(
     few = np.zeros(means.shape, dtype=np.bool_)
     few[:, codes] = np.minimum(one, rows - one)[:, :, 0] < least - 0.5
     numbers = np.setdiff1d(np.arange(means.shape[1]), codes)
-    for at in numbers.tolist():  # they do not follow categories of so few
+    for at in numbers.tolist():  # their covariances with rare categories stay as decoded
         lacking[:, at][few] = lacking[:, :, at][few] = 0.0
     return lacking
 
