@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
@@ -321,17 +322,21 @@ class Rule:
     `product`: the target is a constant times and divided by `factors`; of `terms` the number is the column's power.
     `order`: the target lies `gap` after (sign 1) or before (sign -1) the first of `terms` that is there.
     `share`: the target lies between 0 and the only term, and is `gap` times it; `ratio`: without an upper end.
+    `limit`: the target is at most the sum of a `linear` rule, and lies `gap` of the way there from its lower bound.
     `lookup`: the target is a function of the only term. `pairs`: only pairs of both that occur are released.
     `condition`: where all of `when` hold, all of `then` hold.
     """
 
     text: str
-    kind: Literal["linear", "product", "order", "share", "ratio", "lookup", "pairs", "condition"]
+    kind: Literal["linear", "product", "order", "share", "ratio", "limit", "lookup", "pairs", "condition"]
     target: str = ""
     terms: tuple[tuple[str, float], ...] = ()
     constant: float = 0.0
+    dates: float = 0.0  # How often a date is in the constant, as days since 1970-01-01
     factors: tuple[RuleFactor, ...] = ()
     gap: str = ""  # The column of differences, shares or ratios
+    ends: tuple[float, float] = (-math.inf, math.nan)  # Bounds of a target with a limit, NaN for none
+    slack: float = 0.0  # How far above a limit rounded operands may bring the target
     step: float = 0.0  # On which differences lie; 0 for whole numbers and for any
     sign: int = 1
     when: tuple[Comparison, ...] = ()
@@ -340,7 +345,7 @@ class Rule:
     @property
     def derives(self) -> bool:
         """Whether its target is computed from other columns."""
-        return self.kind in ("linear", "product", "order", "share", "ratio", "lookup")
+        return self.kind not in ("pairs", "condition")
 
     @property
     def quotient(self) -> tuple[str, str] | None:

@@ -22,7 +22,7 @@ from anonpipe.pipeline.tasks.write import compared_names
 from anonpipe.report.words import columns
 from anonpipe.storage import release
 from tests import runs, small
-from tests.encoding.test_rules import COLUMNS, RULES, table_of
+from tests.encoding.test_rules import CLOSING, COLUMNS, RULES, table_of
 from tests.naive import rules as naive
 
 pytestmark = pytest.mark.secret("5e" * 32)
@@ -95,7 +95,7 @@ NUMBERS = columns_of(a="integer", b="integer", c="integer", start="date", end="d
         (["a / b >= 0", "0 <= c / a"], None),
         (["0 <= a / b", "0 <= b / a"], "which is a circle"),
         (["0 <= a / b", "0 <= a <= c"], "both derive 'a'"),
-        (["0 <= a / 2"], "0 <= numerator / divisor"),
+        (["0 <= a / 2"], "given as bounds of 'a'"),
         (["0 <= a / b <= c"], "is no name of a column"),
         (["a / b <= 0"], "0 <= numerator / divisor"),
         (["0 <= a / a"], "named twice"),
@@ -116,10 +116,28 @@ NUMBERS = columns_of(a="integer", b="integer", c="integer", start="date", end="d
         (["a = __import__('os')"], "is not allowed"),
         (["if a == 0 then b.c == 1"], "is not allowed"),
         (["a"], "none of the forms"),
+        (["a + b <= 24"], "'a' has a limit and no lower bound; give bounds: [SMALLEST, null]"),
+        (["low + 2 * b <= 24", "24 >= c + 7 * low - a"], "'c' has a limit and no lower bound"),
+        (["low + 2 * b <= a + 24"], None),
+        (["first <= '2020-12-31' - 30.4375 * a"], None),
+        (["b <= ('2020-12-31' - first) / 7"], "'b' has a limit and no lower bound"),
+        (["b - 5 >= -low"], "an upper limit on no masked column"),
+        (["first <= 24"], "given as bounds of 'first'"),
+        (["first + a <= 18262"], "differences of dates"),
+        (["low + a <= '2020-12-31'"], "differences of dates"),
+        (["first + a <= '2020-31-12'"], "'2020-31-12' is no date, such as"),
+        (["first + aa <= '2020-12-31'"], "did you mean a?"),
+        (["low + word <= 3"], "'word' is categorical"),
+        (["low * a <= 3"], "is no sum of columns times numbers"),
+        (["a = ('2020-12-31' - start) / 365.25"], None),
+        (["a = '2020-12-31' - 3"], "must follow from other columns"),
+        (["a = b * ('2020-12-31' - start)"], "stands in sums alone"),
     ],
 )
 def test_a_rule_is_read_or_refused_with_one_message(rules, told):
     columns = NUMBERS | {"gone": {"role": "dropped"}, "key": {"role": "identifier"}}
+    columns["low"] = {"kind": "integer", "bounds": [0, None]}
+    columns["first"] = {"kind": "date", "bounds": ["2000-01-01", None]}
     columns["fixed"] = {"kind": "categorical", "role": "key"}
     content = {"input": "a", "output": "b", "k": 5, "columns": columns, "rules": rules, "strata": {"by": ["fixed"]}}
     if told is None:
@@ -498,3 +516,22 @@ def test_computed_days_beyond_the_original_are_named(tmp_path):
         job = small.job(tmp_path, table, columns, rules=["a <= b"], measure=small.OFF, gates=LOOSE)
         outcome = small.run(job)
         assert outcome.version and sum(text.startswith("column 'b' (") for text in outcome.warnings) == told
+
+
+@pytest.mark.parametrize("ruled", [False, True])
+def test_a_limit_that_no_rule_keeps_is_told_to_recipients(tmp_path, ruled):
+    """A register in which most are followed to its closing date: without the rule many are followed beyond it."""
+    rng = np.random.default_rng(5)
+    entry = rng.integers(CLOSING - 4000, CLOSING - 300, 3000)
+    months = np.where(rng.random(3000) < 0.5, 1.0, rng.random(3000)) * (CLOSING - entry) / 30.4375
+    dates = pa.array(entry.astype(np.int32)).cast(pa.date32())
+    table = pa.table({"entry": dates, "months": months.round(1), "age": rng.integers(20, 90, 3000)})
+    columns = {name: COLUMNS[name] for name in ("entry", "months")} | {"age": {"kind": "integer"}}
+    job = job_of(tmp_path, table, columns, RULES[-1:] if ruled else (), measure={"utility": True, "risk": False})
+    outcome = small.run(job)
+    said = [warning for warning in outcome.warnings if "must not compute with columns" in warning]
+    assert outcome.version and len(said) == (not ruled)
+    released = small.released(job)
+    beyond = released["entry"].cast(pa.int32()).to_numpy() + 30.4375 * released["months"].to_numpy() - CLOSING
+    assert (beyond > 2).mean() == 0 if ruled else (beyond > 2).mean() > 0.1
+    assert not ruled or abs((np.abs(beyond) < 1.6).mean() - 0.5) < 0.05

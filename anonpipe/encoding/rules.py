@@ -13,7 +13,7 @@ from anonpipe.columns import Column, Comparison, Kind, Role, Rule, RuleFactor
 from anonpipe.encoding.cells import ColumnEncoder
 from anonpipe.encoding.columns import code_of
 from anonpipe.encoding.scan import Scan
-from anonpipe.encoding.values import level_array, numbers, plain, present
+from anonpipe.encoding.values import Grid, level_array, numbers, plain, present
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
 _RELATIVE = 1e-9  # Rounding of sums, in parts of the largest term; of 32-bit floats `_SINGLE`
@@ -26,27 +26,38 @@ _ROWS, _CANDIDATES = 256, 1024  # Rows, and partners for them, that are matched 
 # --- Rows of a table held against rules
 
 
-def first_there(rule: Rule, batch: pa.RecordBatch) -> FloatArray:
-    """Of the columns that an order begins at the first that is there, shape (n_rows,)."""
+def base_of(rule: Rule, batch: pa.RecordBatch) -> FloatArray:
+    """The first column there of those that an order begins at; of a limit the largest target; shape (n_rows,)."""
+    if rule.kind == "limit":  # the target's own bound where an operand is missing
+        return np.maximum(np.fmin(_sum(rule, batch), rule.ends[1]), rule.ends[0])
     found = [numbers(batch.column(name)) for name, _ in rule.terms]
     return reduce(lambda base, other: np.where(np.isnan(base), other, base), found)
+
+
+def _difference(rule: Rule, target: FloatArray, base: FloatArray, timed: bool) -> FloatArray:
+    """How far targets of an order lie from where it begins, points in time without what is between steps, (n_rows,)."""
+    gap = rule.sign * (target - base)
+    if timed or rule.step:  # without rounding errors, by which equal differences of cents would be rare values
+        step = rule.step or 1.0
+        nearest = np.rint(gap / step) * step
+        rounded = np.abs(gap - nearest) <= 4.0 * np.spacing(np.abs(target) + np.abs(base))
+        gap = np.where(timed | rounded, nearest, gap)
+    return np.asarray(gap)
 
 
 def with_differences(batch: pa.RecordBatch, rules: Sequence[Rule]) -> pa.RecordBatch:
     """The batch with the column of differences, shares or ratios of each order between columns."""
     for rule in rules:
         if rule.gap and rule.gap not in batch.schema.names:
-            target, base = numbers(batch.column(rule.target)), first_there(rule, batch)
-            if rule.kind in ("share", "ratio"):
+            target, base = numbers(batch.column(rule.target)), base_of(rule, batch)
+            if rule.kind == "limit":
+                low, whole = rule.ends[0], 1.0 + 0.0 * target
+                below = (base > low) & ~(np.abs(target - _sum(rule, batch)) <= rule.slack)
+                gap = np.divide(target - low, base - low, out=whole, where=below)
+            elif rule.kind in ("share", "ratio"):
                 gap = np.divide(target, base, out=np.where(base == 0, 0.0 * target, np.nan), where=base != 0)
             else:
-                gap = rule.sign * (target - base)
-            timed = pa.types.is_timestamp(batch.column(rule.target).type)  # released without what is between steps
-            if timed or rule.step:  # without rounding errors, by which equal differences of cents would be rare values
-                step = rule.step or 1.0
-                nearest = np.rint(gap / step) * step
-                rounded = np.abs(gap - nearest) <= 4.0 * np.spacing(np.abs(target) + np.abs(base))
-                gap = np.where(timed | rounded, nearest, gap)
+                gap = _difference(rule, target, base, pa.types.is_timestamp(batch.column(rule.target).type))
             array = pa.array(gap, pa.float64(), mask=np.isnan(gap))
             fields = batch.schema.append(pa.field(rule.gap, pa.float64()))
             batch = pa.record_batch([*batch.columns, array], schema=fields)
@@ -56,7 +67,9 @@ def with_differences(batch: pa.RecordBatch, rules: Sequence[Rule]) -> pa.RecordB
 def value_of(rule: Rule, batch: pa.RecordBatch) -> FloatArray:
     """What a rule computes, NaN where an operand is missing or a divisor is 0, shape (n_rows,)."""
     if rule.kind == "order":
-        return first_there(rule, batch) + rule.sign * numbers(batch.column(rule.gap))
+        return base_of(rule, batch) + rule.sign * numbers(batch.column(rule.gap))
+    if rule.kind == "limit":
+        return rule.ends[0] + numbers(batch.column(rule.gap)) * (base_of(rule, batch) - rule.ends[0])
     return _product(rule, batch) if rule.factors else _sum(rule, batch)
 
 
@@ -77,15 +90,22 @@ def _product(rule: Rule, batch: pa.RecordBatch, size: Callable[[FloatArray], Flo
     return value
 
 
+def _highest(rule: Rule, batch: pa.RecordBatch) -> FloatArray:
+    """The limit of a target, with what rounding may add, shape (n_rows,); NaN where an operand is missing."""
+    return _sum(rule, batch) + rule.slack + _RELATIVE * _sum(rule, batch, np.abs)
+
+
 def is_broken(rule: Rule, batch: pa.RecordBatch, columns: Mapping[str, Column]) -> BoolArray:
     """Which rows break a rule that each row meets or breaks alone, shape (n_rows,)."""
     if rule.kind == "condition":
         return _all(rule.when, batch, columns) & ~_all(rule.then, batch, columns)
     target = numbers(batch.column(rule.target))
+    if rule.kind == "limit":
+        return np.asarray(target > _highest(rule, batch))
     if rule.kind == "share":
-        return np.asarray((target < 0) | (target > first_there(rule, batch)))
+        return np.asarray((target < 0) | (target > base_of(rule, batch)))
     if rule.kind == "ratio":
-        divisor = first_there(rule, batch)
+        divisor = base_of(rule, batch)
         return np.asarray((target < 0) | (divisor < 0) | (divisor == 0) & (target != 0) & ~np.isnan(target))
     if rule.kind == "order":
         far = [rule.sign * (target - numbers(batch.column(name))) < 0 for name, _ in rule.terms]
@@ -187,7 +207,7 @@ class RuleCounts:
             if rule.kind == "condition":
                 met[at] = np.count_nonzero(_all(rule.when, batch, columns))
             if rule.gap:
-                there, base = ~np.isnan(numbers(batch.column(rule.target))), first_there(rule, batch)
+                there, base = ~np.isnan(numbers(batch.column(rule.target))), base_of(rule, batch)
                 without_operand[at] = np.count_nonzero(there & np.isnan(base))
                 met[at] = np.count_nonzero(there & (base == 0))
         return cls(broken, without_operand, met, pairs)
@@ -376,11 +396,12 @@ class RuleBook:
             self._take_operands(rule, cells, moved, rng)
             batch = self.written(cells, rule.target)
             value = value_of(rule, batch)
-        excess = _excess(value, grid.low, grid.high)
+        excess = _excess(rule, value, batch, grid)
         # Masked operands, and by what the target changes with each; of an order the difference first
-        terms = [(name, times) for name, times in rule.terms if self.columns[name].role is Role.MASKED and times]
+        changed = (Role.MASKED, Role.SURVIVAL_TIME) if rule.kind == "limit" else (Role.MASKED,)
+        terms = [(name, times) for name, times in rule.terms if self.columns[name].role in changed and times]
         terms.sort(key=lambda term: abs(term[1]) if rule.factors else 0.0)
-        if rule.gap:
+        if rule.gap and rule.kind != "limit":
             terms.insert(0, (rule.gap, float(rule.sign)))
         for name, times in terms:
             if not excess.any():
@@ -395,13 +416,15 @@ class RuleBook:
             moved[rows] = True
             batch = self.written(cells, rule.target)
             value = value_of(rule, batch)
-            excess = _excess(value, grid.low, grid.high)
+            excess = _excess(rule, value, batch, grid)
         value = grid.round(value)
-        if rule.kind == "share":
-            base = first_there(rule, batch)
+        if rule.kind == "limit":
+            value = self._at_limit(rule, cells, value, batch, rng)
+        elif rule.kind == "share":
+            base = base_of(rule, batch)
             value = np.where(value > base, value - (grid.step or 0.0), value)
         elif rule.kind == "order":
-            base = first_there(rule, batch)
+            base = base_of(rule, batch)
             with np.errstate(invalid="ignore"):
                 short = rule.sign * (value - base) < 0
             value = np.where(short, value + rule.sign * (grid.step or 0.0), value)
@@ -409,12 +432,25 @@ class RuleBook:
         cells[:, position] = value
         return moved
 
+    def _at_limit(
+        self, rule: Rule, cells: FloatArray, value: FloatArray, batch: pa.RecordBatch, rng: np.random.Generator
+    ) -> FloatArray:
+        """Values of a target that are not above its limit; those at the limit anywhere in its rounding, shape (n,)."""
+        position, step = self.positions[rule.target], self.cells.grid(self.positions[rule.target]).step or 0.0
+        limit, highest, old = _sum(rule, batch), _highest(rule, batch), cells[:, position]
+        if rule.slack:  # else the steps of rounded operands would be seen in the target
+            there = (cells[:, self.positions[rule.gap]] == 1.0) & (limit < self.cells.grid(position).high)
+            drawn = self.cells.grid(position).round(limit + rng.uniform(-rule.slack, rule.slack, len(cells)))
+            value = np.where(there, np.where(np.abs(old - limit) <= rule.slack, old, drawn), value)
+            value = np.where(there & (value < limit - rule.slack), value + step, value)
+        return np.where(value > highest, value - step, value)
+
     def _clear_undefined(self, at: int, rule: Rule, cells: FloatArray, rng: np.random.Generator) -> BoolArray:
         """Exchange ratios over divisors of 0, in place, for nulls, if the original has these there; which rows."""
         moved, nullable = np.zeros(len(cells), dtype=np.bool_), self.cells.has_nulls[self.positions[rule.target]]
         if rule.kind not in ("share", "ratio") or self.counts.met[at] or not nullable:
             return moved
-        divisor, place = first_there(rule, self.written(cells, rule.target)), self.positions[rule.gap]
+        divisor, place = base_of(rule, self.written(cells, rule.target)), self.positions[rule.gap]
         known = ~np.isnan(cells[:, place])
         own = rng.permutation(np.flatnonzero((divisor == 0) & known))
         other = rng.permutation(np.flatnonzero((divisor > 0) & ~known & bool(len(own))))[: len(own)]
@@ -644,8 +680,10 @@ def _too_far(rule: Rule, name: str, batch: pa.RecordBatch, wanted: FloatArray) -
         return np.asarray((_sum(own[0], batch) - place) / dict(own[0].terms)[name])
 
 
-def _excess(value: FloatArray, low: float, high: float) -> FloatArray:
-    """How far values lie beyond bounds; 0 inside, and of what is missing."""
-    beyond = value - np.clip(value, low, high)
+def _excess(rule: Rule, value: FloatArray, batch: pa.RecordBatch, grid: Grid) -> FloatArray:
+    """How far values lie beyond bounds; 0 inside, and of what is missing; of a limit, how far it lies below them."""
+    if rule.kind == "limit":
+        return np.minimum(np.nan_to_num(_highest(rule, batch) - grid.low), 0.0)
+    beyond = value - np.clip(value, grid.low, grid.high)
     beyond[np.isnan(beyond) | (np.abs(beyond) <= _RELATIVE * np.abs(value))] = 0.0
     return beyond

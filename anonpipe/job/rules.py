@@ -23,9 +23,12 @@ if TYPE_CHECKING:
 
 FORMS = (
     "growth = api_2 - api_1; share = 100 * part / total; 0 <= pay / hours; county -> region; start <= end; "
-    'if visits == 0 then cost == 0; if sex == "m" then pregnancies is null; pairs(diagnosis, sex)'
+    "start + 30.4375 * months <= '2020-12-31'; if visits == 0 then cost == 0; if sex == 'm' then pregnancies is null; "
+    "pairs(diagnosis, sex)"
 )
 _QUOTED = re.compile(r"""'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*"|`[^`\n]+`""")
+_DATE = re.compile(r"""(['"])([^'"\n]*)\1""")  # In a sum, where `_sum_tree` makes it a name that begins so
+_DATE_NAME = "the date "
 _NULL = re.compile(r"(.*\S)\s+is\s+(not\s+)?null")
 _OPERATORS = {
     ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.In: "in",
@@ -150,13 +153,13 @@ def _refuse_cycle(rule: Rule, derived: Mapping[str, Rule], path: tuple[str, ...]
 def _read(text: str, columns: Mapping[str, Column]) -> list[Rule]:
     """The rules of one text."""
     try:
-        rules = _parsed(text)
+        rules = _parsed(text, columns)
         for rule in rules:
             _check_columns(rule, columns)
         rules = [_with_days(rule, columns) for rule in rules]
         for rule in rules:
             _CHECKS[rule.kind](rule, columns)
-        rules = [replace(each, step=_gap_column(each, columns).step or 0.0) if each.gap else each for each in rules]
+        rules = [_with_grid(each, columns) if each.gap else each for each in rules]
     except ValueError as error:
         raise ValueError(f"rule {text!r}: {error}") from None
     return rules
@@ -172,7 +175,12 @@ def _tree(code: str) -> ast.expr:
         raise ValueError(str(error)) from None
 
 
-def _parsed(text: str) -> list[Rule]:
+def _sum_tree(code: str) -> ast.expr:
+    """A sum, in which the parser of conditions knows no dates but as names."""
+    return _tree(_DATE.sub(rf"`{_DATE_NAME}\2`", code))
+
+
+def _parsed(text: str, columns: Mapping[str, Column]) -> list[Rule]:
     masked = _QUOTED.sub(lambda hit: "_" * len(hit[0]), text)
 
     def part(match: re.Match[str], group: int) -> str:
@@ -185,13 +193,13 @@ def _parsed(text: str) -> list[Rule]:
     if match := re.fullmatch(r"(.+)->(.+)", masked):
         return [Rule(text.strip(), "lookup", _column(part(match, 2)), ((_column(part(match, 1)), 1.0),))]
     if match := re.fullmatch(r"([^<>=!]+)=([^<>=!]+)", masked):
-        return [_computed(text.strip(), _column(part(match, 1)), _tree(part(match, 2)))]
+        return [_computed(text.strip(), _column(part(match, 1)), _sum_tree(part(match, 2)))]
     if re.search(r"[<>]", masked) and "==" not in masked:
-        return _orders(text, masked)
+        return _orders(text, masked, columns)
     raise ValueError(f"is none of the forms of a rule, such as {FORMS}")
 
 
-def _orders(text: str, masked: str) -> list[Rule]:
+def _orders(text: str, masked: str, columns: Mapping[str, Column]) -> list[Rule]:
     """An order of two columns or more: the first is masked, each other lies a difference after those before it."""
     found = list(re.finditer(r"<=|>=|<|>", masked))
     signs = {hit[0] for hit in found}
@@ -202,6 +210,8 @@ def _orders(text: str, masked: str) -> list[Rule]:
         )
     ends = [0, *(place for hit in found for place in hit.span()), len(text)]
     parts = [text[begin:end].strip() for begin, end in zip(ends[::2], ends[1::2], strict=True)]
+    if len(parts) == 2 and (limit := _limit(text.strip(), parts if signs == {"<="} else parts[::-1], columns)):
+        return [limit]
     if "0" in (parts[0], parts[-1]):
         return [_share(text.strip(), parts if signs == {"<="} else parts[::-1])]
     names = [_column(part) for part in parts]
@@ -212,6 +222,30 @@ def _orders(text: str, masked: str) -> list[Rule]:
         terms = tuple((name, 1.0) for name in names[at - 1 :: -1])
         rules.append(Rule(f"{names[at - 1]} {sort} {names[at]}", "order", names[at], terms, gap=gap, sign=sign))
     return rules
+
+
+def _limit(text: str, parts: Sequence[str], columns: Mapping[str, Column]) -> Rule | None:
+    """A sum that is at most another one; None of two columns, and of a ratio."""
+    trees = [_sum_tree(part) for part in parts]
+    if all(map(_name_of, trees)) or any(each.terms for tree in trees for each in _factors(tree, False) if each.divides):
+        return None
+    (terms, constant), (others, above) = map(_linear, trees)
+    times = {name: terms.get(name, 0.0) - others.get(name, 0.0) for name in {**terms, **others}}
+    dates = times.pop("", 0.0)
+    if len(times) == 1:
+        raise ValueError(f"a limit that is the same in all rows is given as bounds of {min(times)!r}")
+    may_be = [name for name, each in times.items() if each > 0 and (name not in columns or _may_change(columns[name]))]
+    if not may_be:
+        raise ValueError("it sets an upper limit on no masked column; give one of its columns role masked")
+    own = times.pop(may_be[0])
+    below = tuple((name, -each / own) for name, each in times.items())
+    return Rule(
+        text, "limit", may_be[0], below, (above - constant) / own, gap=f"{may_be[0]} / limit", dates=-dates / own
+    )
+
+
+def _may_change(column: Column) -> bool:
+    return column.role in (Role.MASKED, Role.DERIVED)
 
 
 def _share(text: str, parts: Sequence[str]) -> Rule:
@@ -225,7 +259,7 @@ def _share(text: str, parts: Sequence[str]) -> Rule:
         raise ValueError("an order with 0 is of two columns, as in 0 <= part <= total or 0 <= numerator / divisor")
     gap = f"{part} / {total}"
     factors = tuple(RuleFactor(((name, 1.0),), 0.0) for name in (gap, total))
-    return Rule(text, "ratio" if tree else "share", part, ((total, 1.0),), 1.0, factors, gap)
+    return Rule(text, "ratio" if tree else "share", part, ((total, 1.0),), 1.0, factors=factors, gap=gap)
 
 
 def _column(code: str) -> str:
@@ -251,12 +285,15 @@ def _computed(text: str, target: str, tree: ast.expr) -> Rule:
     sums = tuple(each for each in factors if each.terms)
     if len(sums) == 1 and not sums[0].divides:
         terms, constant = _linear(tree)
-        return Rule(text, "linear", target, tuple(terms.items()), constant)
+        dates = terms.pop("", 0.0)
+        return Rule(text, "linear", target, tuple(terms.items()), constant, dates)
+    if any(name == "" for each in sums for name, _ in each.terms):
+        raise ValueError("a date that is no column stands in sums alone, as in age = ('2020-12-31' - birth) / 365.25")
     scale = math.prod(1.0 / each.constant if each.divides else each.constant for each in numbers)
     powers = dict.fromkeys((name for each in sums for name, _ in each.terms), 0.0)
     for each in sums:
         powers |= {name: powers[name] + (-1.0 if each.divides else 1.0) for name, _ in each.terms}
-    return Rule(text, "product", target, tuple(powers.items()), scale, sums)
+    return Rule(text, "product", target, tuple(powers.items()), scale, factors=sums)
 
 
 def _factors(tree: ast.expr, divides: bool) -> list[RuleFactor]:
@@ -273,9 +310,10 @@ def _factors(tree: ast.expr, divides: bool) -> list[RuleFactor]:
 
 
 def _linear(tree: ast.expr) -> tuple[dict[str, float], float]:
-    """The multiple of each column, and the constant, of a sum."""
+    """The multiple of each column, and the constant, of a sum; that of dates, as days since 1970, is named ""."""
     if (name := _name_of(tree)) is not None:
-        return {name: 1.0}, 0.0
+        dated = name.startswith(_DATE_NAME)
+        return {"" if dated else name: 1.0}, _days(name.removeprefix(_DATE_NAME)) if dated else 0.0
     if isinstance(tree, ast.Constant) and isinstance(tree.value, int | float):
         return {}, float(tree.value)
     if isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.USub):
@@ -294,6 +332,14 @@ def _linear(tree: ast.expr) -> tuple[dict[str, float], float]:
         f"{ast.unparse(tree)!r} is no sum of columns times numbers; products and ratios are of sums, as in "
         "100 * (after - before) / before"
     )
+
+
+def _days(text: str) -> float:
+    """Days from 1970-01-01 to a date."""
+    try:
+        return float((date.fromisoformat(text) - date(1970, 1, 1)).days)
+    except ValueError:
+        raise ValueError(f"{text!r} is no date, such as '2020-12-31'") from None
 
 
 def _times(linear: tuple[dict[str, float], float], factor: float) -> tuple[dict[str, float], float]:
@@ -362,10 +408,9 @@ def _with_days(rule: Rule, columns: Mapping[str, Column]) -> Rule:
         if columns[test.column].kind is not Kind.DATE or not test.values:
             return test
         try:
-            found = [(date.fromisoformat(str(value)) - date(1970, 1, 1)).days for value in test.values]
-        except ValueError:
-            raise ValueError(f"column {test.column!r} is compared with dates, such as '1990-01-31'") from None
-        return replace(test, values=tuple(map(float, found)))
+            return replace(test, values=tuple(_days(str(value)) for value in test.values))
+        except ValueError as error:
+            raise ValueError(f"column {test.column!r} is compared with dates, and {error}") from None
 
     return replace(rule, when=tuple(map(days, rule.when)), then=tuple(map(days, rule.then)))
 
@@ -378,10 +423,17 @@ def _check_computed(rule: Rule, columns: Mapping[str, Column]) -> None:
         raise ValueError(f"{rule.target!r} must follow from other columns")
     dated = {name for name in names if columns[name].kind is Kind.DATE}
     sums = [sum(times for name, times in part.terms if name in dated) for part in rule.factors or (rule,)]
+    sums = sums if rule.factors else [sums[0] + rule.dates]
     if any(dates != (1.0 if rule.target in dated else 0.0) for dates in sums) or (
         rule.factors and rule.target in dated
     ):
         raise ValueError("a number may follow from differences of dates (in days), and a date from a date and days")
+
+
+def _check_limit(rule: Rule, columns: Mapping[str, Column]) -> None:
+    _check_computed(rule, columns)
+    if columns[rule.target].numeric_bounds[0] is None:
+        raise ValueError(f"{rule.target!r} has a limit and no lower bound; give bounds: [SMALLEST, null]")
 
 
 def _check_order(rule: Rule, columns: Mapping[str, Column]) -> None:
@@ -428,14 +480,28 @@ def _check_condition(rule: Rule, columns: Mapping[str, Column]) -> None:
 
 _CHECKS = {
     "linear": _check_computed, "product": _check_computed, "order": _check_order, "share": _check_order,
-    "ratio": _check_order, "lookup": _check_coded, "pairs": _check_coded, "condition": _check_condition,
+    "ratio": _check_order, "limit": _check_limit, "lookup": _check_coded, "pairs": _check_coded,
+    "condition": _check_condition,
 }  # fmt: skip
+
+
+def _with_grid(rule: Rule, columns: Mapping[str, Column]) -> Rule:
+    """The rule with the step of its differences; of a limit with the bounds of the target and what rounding may add."""
+    if rule.kind != "limit":
+        return replace(rule, step=_gap_column(rule, columns).step or 0.0)
+    low, high = (math.nan if end is None else end for end in columns[rule.target].numeric_bounds)
+    # A number in another unit, such as months, is taken for a rounded one; whole multiples of numbers are exact.
+    dated = columns[rule.target].kind is Kind.DATE
+    rounded = [(name, times) for name, times in rule.terms if abs(times) != 1.0 and (dated or not times.is_integer())]
+    return replace(
+        rule, ends=(low, high), slack=sum(abs(t) * (columns[name].resolution or 0.0) / 2 for name, t in rounded)
+    )
 
 
 def _gap_column(rule: Rule, columns: Mapping[str, Column]) -> Column:
     """The column of the differences of an order: at least 0, on the finer of the steps; shares end at 1."""
-    if rule.kind in ("share", "ratio"):
-        return Column(kind=Kind.CONTINUOUS, bounds=(0.0, 1.0 if rule.kind == "share" else None))
+    if rule.kind in ("share", "ratio", "limit"):
+        return Column(kind=Kind.CONTINUOUS, bounds=(0.0, None if rule.kind == "ratio" else 1.0))
     names = [rule.target, *(name for name, _ in rule.terms)]
     steps = [columns[name].resolution for name in names]
     step = None if None in steps else min(each for each in steps if each is not None)

@@ -204,5 +204,11 @@ def _day(date: str) -> int:
 def demo_job(input: str, output: str, k: int, *, drawn: bool = False) -> str:
     """The commented job for a table of `write_registry`, as YAML: masked by a mixture if `drawn`, else in groups."""
     return template("demo.yaml.jinja").render(
-        registry=REGISTRY, limits=method_choice, input=input, output=output, k=k, drawn=drawn
+        registry=REGISTRY,
+        days_per_month=DAYS_PER_MONTH,
+        limits=method_choice,
+        input=input,
+        output=output,
+        k=k,
+        drawn=drawn,
     )

@@ -33,6 +33,8 @@ _SHARP = 0.9  # Largest share of rows that are so, next to a value beyond which 
 _SMALL = 10.0  # Median of positive counts below which a part is no share of its total
 _FILLED = ", not where one is null or the divisor is 0: there the result must be null"
 _LACKING = "; the result is null in other rows, too (as below 0): there it must have a value"
+_DAYS = (1.0, 7.0, 30.4375, 365.25)  # Of units of time
+_ENDED, _BEYOND = 0.05, 0.02  # Shares of rows that end at a closing date, and that would end after it by chance
 _RESULTS = ("total", "sum", "all", "growth", "change", "diff", "difference", "net", "gain", "overall")
 
 
@@ -90,7 +92,8 @@ def propose_rules(
     derived = {rule.target for rule in rules}
     free = [look for look in released if look.name not in derived]
     of_rules = _numerators(rules, released, masked)
-    for each in (*of_rules, *_conditions(free, columns, masked - derived), *_pairs(free, columns, masked)):
+    ends = _closings(free, columns, masked - derived)
+    for each in (*of_rules, *ends, *_conditions(free, columns, masked - derived), *_pairs(free, columns, masked)):
         found += _fitting(each, found, columns)
     return found[:_MOST_PROPOSED]
 
@@ -427,6 +430,43 @@ def _order_text(one: Look, other: Look, share: float, counts: Collection[str] = 
     else:
         return Proposed(f"if {begin} is not null and {end} is not null then {begin} <= {end}", share, active=False)
     return Proposed(text, share, share == 1.0)
+
+
+def _closings(looks: Sequence[Look], columns: Mapping[str, Column], masked: set[str]) -> Iterator[Proposed]:
+    """Questions about the last day that a date and a time add up to, if many rows end there."""
+    numbers = _numbers(looks, columns)
+    dates = [look for look in numbers if columns[look.name].kind is Kind.DATE and look.name in masked]
+    for date, lasting in product(
+        dates, [look for look in numbers if look not in dates and np.nanmin(look.values) >= 0]
+    ):
+        step = columns[lasting.name].resolution or 0.0
+        shares = {unit: _at_the_end(date.values, unit * lasting.values, unit * step) for unit in _DAYS}
+        unit = max(_DAYS, key=shares.__getitem__)
+        if shares[unit] >= _ENDED and not _is_heaped(date):
+            text = f"{_name(date.name)} + {unit:g} * {_name(lasting.name)}".replace(" 1 *", "")
+            note = (
+                f"{text} ends at one day in {100 * shares[unit]:.0f} % of the sampled rows, after it in none. If that is the "
+                f"closing date (of times cut off, not rounded, half a step before it): {text} <= 'YYYY-MM-DD', and "
+                f"give {_name(date.name)} bounds"
+            )
+            dummy = f"if {_name(lasting.name)} is not null then {_name(date.name)} is not null"
+            yield Proposed(dummy, 1.0, False, note)
+
+
+def _at_the_end(begin: FloatArray, lasting: FloatArray, step: float) -> float:
+    """The share of rows that end within rounding of the last day; 0 where that may be chance."""
+    end = (begin + lasting)[~np.isnan(begin + lasting)]
+    by_chance, width = begin + np.roll(lasting, len(lasting) // 2 + 1), step + 1.0
+    if len(end) < _ENOUGH or np.mean(by_chance > end.max()) < _BEYOND:
+        return 0.0
+    last = float(end.max())
+    at, before = (int(((end <= day) & (end > day - width)).sum()) for day in (last, last - width))
+    return at / len(end) if at >= max(_ENOUGH, 3 * before) else 0.0
+
+
+def _is_heaped(date: Look) -> bool:
+    """Whether dates lie on few of the days that they span: a computed date would lie on any."""
+    return bool(date.distinct < 0.5 * min(np.ptp(date.values[~np.isnan(date.values)]), date.filled))
 
 
 # --- Conditions, which are not active: repairs of rows move covariances

@@ -37,6 +37,8 @@ COLUMNS = {
     "bill": {"kind": "continuous"},
     "change": {"kind": "continuous", "step": 0.01},
     "sent": {"kind": "integer"},
+    "entry": {"kind": "date", "bounds": ["2000-01-01", "2011-12-31"]},
+    "months": {"kind": "continuous", "step": 0.1, "bounds": [0, 200]},
 }
 RULES = (
     "county -> region",
@@ -52,7 +54,9 @@ RULES = (
     "bill = visits * cost",
     "change = (b - a) / (a + 1) ** 2",
     "0 <= sent <= a",
+    "entry + 30.4375 * months <= '2012-06-30'",
 )
+CLOSING = (dt.date(2012, 6, 30) - dt.date(1970, 1, 1)).days
 
 
 def table_of(rows, seed=0):
@@ -78,6 +82,8 @@ def table_of(rows, seed=0):
     cost = np.where(visits > 0, 1.0 + rng.gamma(1.0, 50.0, rows), 0.0)
     share = np.where(a + b > 0, 100 * a / np.maximum(a + b, 0.5), np.nan).round(1)
     change = ((b - a) / (a + 1) / (a + 1)).round(2)
+    entry = rng.integers(CLOSING - 4000, CLOSING - 300, rows)
+    months = np.where(rng.random(rows) < 0.6, 1.0, rng.random(rows)) * (CLOSING - entry) / 30.4375
     return pa.table(
         {
             "county": [f"c{at}" for at in county],
@@ -98,6 +104,8 @@ def table_of(rows, seed=0):
             "bill": visits * cost,
             "change": pa.array(change, mask=np.isnan(change)),
             "sent": pa.array(np.floor(rng.uniform(0, 1, rows) * (a + 1)), mask=np.isnan(a)),
+            "entry": days(entry, rng.random(rows) < 0.05),
+            "months": pa.array(months.round(1), mask=rng.random(rows) < 0.1),
         }
     )
 
@@ -266,6 +274,48 @@ def test_an_end_beyond_its_bound_comes_nearer_to_its_begin():
         made = book.cells.from_cells(kept(book, cells).cells).to_pylist()
         assert all(day("2020-01-01") <= row["begin"] <= row["end"] <= day("2020-12-31") for row in made)
         assert all((row["end"] - row["begin"]).days == row[book.rules[0].gap] for row in made)
+
+
+def followed(rows, seed=0):
+    """Entries, all followed to the closing date, in months of one decimal."""
+    entry = np.random.default_rng(seed).integers(CLOSING - 4000, CLOSING - 300, rows)
+    months = ((CLOSING - entry) / 30.4375).round(1)
+    return pa.table({"entry": pa.array(entry.astype(np.int32)).cast(pa.date32()), "months": months})
+
+
+def test_those_at_a_limit_lie_anywhere_in_its_rounding():
+    table = followed(6000)
+    book, cells, _ = book_of(table, {name: COLUMNS[name] for name in table.column_names}, RULES[-1:])
+    assert cells[:, 2].tolist() == [1.0] * 6000  # all are at the limit, though rounded months miss it by some days
+    cells[:, 0] = 0.0
+    after = kept(book, cells).cells
+    beyond = after[:, 0] + 30.4375 * cells[:, 1] - CLOSING
+    assert np.abs(beyond).max() <= 30.4375 * 0.05 and abs(beyond.mean()) < 0.05 and 0.8 < beyond.std() < 0.95
+    days = np.bincount(after[:, 0].astype(int) - (CLOSING - 4000), minlength=4000)[100:3600]
+    assert np.count_nonzero(days) > 0.75 * len(days)  # months of one decimal alone meet a third of the days
+    np.testing.assert_array_equal(kept(book, after).cells, after)
+
+
+def test_a_limit_below_the_lower_bound_moves_its_operands():
+    table = pa.table({"entry": followed(3)["entry"], "months": [3.0, 40.0, 60.0]})
+    book, cells, declared = book_of(table, {name: COLUMNS[name] for name in table.column_names}, RULES[-1:])
+    cells[0, 1], low = 200.0, declared["entry"].numeric_bounds[0]
+    result = kept(book, cells)
+    assert result.repaired.tolist() == [1] and abs(result.cells[0, 0] - low) <= 2
+    assert result.cells[0, 1] == pytest.approx((CLOSING - low) / 30.4375, abs=0.1)
+    assert_kept(book, declared, table, result.cells)
+
+
+@pytest.mark.parametrize("rule", ["a + 2 * b <= 24", "24 - 2 * b >= a"])
+def test_a_limited_sum_of_whole_numbers_is_exact(rule):
+    rng = np.random.default_rng(0)
+    b = rng.integers(0, 12, 500)
+    table = pa.table({"a": np.floor(rng.random(500) * (25 - 2 * b)).astype(int), "b": b})
+    columns = {"a": {"kind": "integer", "bounds": [0, None]}, "b": {"kind": "integer", "bounds": [0, 12]}}
+    book, cells, _ = book_of(table, columns, [rule])
+    after = kept(book, shuffled(cells)).cells
+    assert (after[:, 0] + 2 * after[:, 1]).max() == 24 and after[:, 0].min() == 0
+    assert book.rules[0].slack == 0 and book.counts.broken.tolist() == [0]
 
 
 @pytest.mark.parametrize("value", [None, "same"])

@@ -46,6 +46,10 @@ def breaks(rule, row, pairs=(), step=0.0):
     if rule.kind == "order":
         there = [value for value, _ in terms if value is not None]
         return target is not None and any(rule.sign * (target - value) < 0 for value in there)
+    if rule.kind == "limit":
+        if target is None or any(value is None for value, _ in terms):
+            return False
+        return target > rule.constant + sum(times * value for value, times in terms) + rule.slack + 1e-6
     if rule.kind == "product":  # by Python, from its text
         try:
             value = eval(rule.text.split("=")[1], {}, {name: plain(row[name]) for name, _ in rule.terms})

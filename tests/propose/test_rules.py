@@ -297,3 +297,28 @@ def test_the_time_between_two_dates_is_asked_for(tmp_path, name):
     )
     text = " ".join(text.replace("#", "").split())
     assert ("the time from " in text) == (name == "status") == ("write the rule exit = start + days." in text)
+
+
+@pytest.mark.parametrize(
+    ("unit", "step", "asked"),
+    [(30.4375, 0.1, "30.4375 * "), (1.0, 1.0, ""), (365.25, 0.01, "365.25 * "), (7, 1, "7 * ")],
+)
+def test_a_closing_date_is_asked_for_without_its_value(tmp_path, unit, step, asked):
+    rng = np.random.default_rng(2)
+    entry, closing = rng.integers(8_000, 14_000, 3_000), 15_000
+    whole = rng.random(3_000) < 0.4
+    lasting = np.where(whole, 1.0, rng.random(3_000)) * (closing - entry) / unit
+    lasting = (lasting / step).round() * step if step >= 1 else lasting.round(round(-np.log10(step)))
+    dates = pa.array(entry.astype(np.int32)).cast(pa.date32())
+    table = pa.table({"entry": dates, "followed": lasting, "age": rng.integers(20, 90, 3_000)})
+
+    def comments(table):
+        return " ".join(_proposed_job(tmp_path, table).replace("#", "").split())
+
+    text = comments(table)
+    assert f"CHECK: entry + {asked}followed ends at one day in 4" in text and "2011" not in text
+    assert f"entry + {asked}followed <= 'YYYY-MM-DD'" in text
+    months = pa.array((entry // 31 * 31).astype(np.int32)).cast(pa.date32())  # of which the month alone is known
+    assert "closing date" not in comments(table.set_column(0, "entry", months))
+    lost = table.set_column(1, "followed", pa.array(np.where(whole, lasting * rng.random(3_000), lasting)))
+    assert "closing date" not in comments(lost)

@@ -70,6 +70,7 @@ class TypedTables:
     population: Population | None = None  # What relative survival is relative to
     cluster: str = ""  # The column of primary sampling units; empty for none
     design_strata: str = ""  # That of the strata of these
+    differences: tuple[str, ...] = ()  # Columns that rules between others add, and that are not released
 
     @property
     def numbers(self) -> tuple[BothColumns, ...]:

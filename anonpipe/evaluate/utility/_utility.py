@@ -62,6 +62,7 @@ def utility(
     weight: str | None = None,
     population: Population | None = None,
     design: tuple[str, str] = ("", ""),
+    differences: tuple[str, ...] = (),
     draws: bool | None = None,
 ) -> tuple[Measurement, ...]:
     """What a release keeps of its original, by every measure that needs no question of the recipient's.
@@ -69,10 +70,10 @@ def utility(
     Always the same measurements in the same order, those of weighted estimates with a column of survey weights
     (`weight`) alone, and relative survival with a `population` and an endpoint; NaN with the reason in `note` where a
     table has no columns for one. `design`: columns of strata and primary sampling units, for errors of weighted
-    estimates. Survival curves take the weights of their endpoints, and other measures leave the weight out, as one
-    factor moves all its values. `columns` are
-    names and kinds of those to compare, `least` is k (smaller subgroups and tails are passed over), `of` the records of
-    the whole table, of which `original` may be a sample, and `paired` whether row i of `released` replaces row i of
+    estimates. `differences`: columns of rules between others, which are in no release. Survival curves take the weights
+    of their endpoints, and other measures leave the weight out, as one factor moves all its values. `columns` are names
+    and kinds of those to compare, `least` is k (smaller subgroups and tails are passed over), `of` the records of the
+    whole table, of which `original` may be a sample, and `paired` whether row i of `released` replaces row i of
     `original`. Endpoints whose columns are not among `columns` are left out. `draws` asks for the measures that sample
     or train alone (True), or the others alone (False): with equal generators all figures are these of False, then those
     of True.
@@ -88,7 +89,8 @@ def utility(
     tables = typed_tables(original, released, columns, paired=paired, least=least)
     known = weight if weight in columns else ""
     ends = compared_endpoints(tables, endpoints)
-    tables = replace(tables, endpoints=ends, weight=known or "", population=population if ends else None)
+    tables = replace(tables, endpoints=ends, weight=known or "", differences=differences)
+    tables = replace(tables, population=population if ends else None)
     if set(design) <= set(columns):
         tables = replace(tables, design_strata=design[0], cluster=design[1])
     # Made in any case: what a measure draws is the same whether or not the others are asked for

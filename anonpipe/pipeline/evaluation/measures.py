@@ -113,6 +113,7 @@ def _utility(work: Work, fitted: Fitted, cut: Cut, draws: bool) -> tuple[int, As
         weight=fitted.job.weight_column,
         population=population_of(fitted.job),
         design=fitted.job.design_columns,
+        differences=fitted.job.differences,
         draws=draws,
     )
     return len(tables.original), Assessment(utility=found)
@@ -514,6 +515,13 @@ def _apart(assessment: Assessment, limits: Mapping[str, float | None]) -> list[t
             "difference or the parts in place of one of them"
         )
         found.append((pairs, what, why))
+    if trees is not None and trees.worst:
+        which = " and ".join(map(repr, trees.worst))
+        why = (
+            "records of the original lie near a line of both, and released ones do not. If one follows from the other, "
+            "or ends at a limit that it sets, keep it by a rule (docs/rules.md)"
+        )
+        found.append((trees, f"must not compute with columns {which} together (sums, differences)", why))
     if trees is not None and trees.value > _RECOGNIZED:
         what = (
             "can use single columns, and relations that were checked, but not rules between columns, small subgroups "

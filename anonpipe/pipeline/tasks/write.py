@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from anonpipe.columns import Role
 from anonpipe.encoding.disclosure import counted_rows
 from anonpipe.encoding.row_hash import row_numbers
-from anonpipe.encoding.rules import first_there, with_differences
+from anonpipe.encoding.rules import base_of, with_differences
 from anonpipe.encoding.values import grid_of, numbers
 from anonpipe.encoding.weights import RELEASED, WeightCounts
 from anonpipe.errors import EngineError, InputError
@@ -261,7 +261,7 @@ _ENTRY = np.dtype([("value", "<f8"), ("unit", "<f8"), ("rows", "<i8")])  # The u
 def compared_names(work: Work) -> list[str]:
     """Published columns of numbers and dates whose values are replaced; not products, which follow from others."""
     gone = frozenset() if work.folded is None else unpublished(work.folded.layout)
-    for rule in (each for each in work.job.parsed_rules if each.factors):
+    for rule in (each for each in work.job.parsed_rules if each.factors or each.kind == "limit"):
         kinds = [(work.job.columns[name], work.source.schema.field(name).type) for name in rule.names]
         if rule.kind == "product" or all(grid_of(*kind).step for kind in kinds):  # ratios of steps recur by chance
             gone |= {rule.gap or rule.target}
@@ -311,7 +311,7 @@ def _released(work: Work, fitted: Fitted, cut: Cut, name: str) -> Iterator[Float
         for batch in parquet.iter_batches(batch_size=MEASURE_ROWS, columns=list(own[0].names) if own else [name]):
             values = numbers(with_differences(batch, own).column(name))
             if own and name == own[0].target:  # equal to the column before, which is compared on its own step
-                values[values == first_there(own[0], batch)] = np.nan
+                values[values == base_of(own[0], batch)] = np.nan
             yield _entries(values - origin)
 
 

@@ -1,8 +1,10 @@
 """Classifiers that distinguish released records from original ones."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 import statsmodels.api as sm
 from hypothesis import given, settings
@@ -13,7 +15,15 @@ from sklearn.tree import DecisionTreeClassifier
 
 from anonpipe.errors import InputError
 from anonpipe.evaluate.utility import auc
-from anonpipe.evaluate.utility._two_sample import discriminator, fit_logistic, tree_propensity
+from anonpipe.evaluate.utility._tables import typed_tables
+from anonpipe.evaluate.utility._two_sample import (
+    CLASSIFIERS,
+    _narrowest,
+    discriminator,
+    fit_logistic,
+    relations,
+    tree_propensity,
+)
 from tests.benchmarks._propensity import interaction_terms, propensity, scaled
 from tests.evaluate.utility.tables import pairs
 from tests.naive import measure as naive_measure
@@ -244,3 +254,62 @@ def test_discriminator():
     found = [discriminator(codes, others, rng=np.random.default_rng(5), categories=[0]) for _ in range(2)]
     assert found[0] == found[1]
     assert found[0].low > 0.5
+
+
+def ended(rows, seed, share=0.3, closing=10_000.0):
+    """Days of entry and months, of some of which both end at one day; numbers that follow from nothing."""
+    rng = np.random.default_rng(seed)
+    entry = rng.integers(2_000, 9_000, rows).astype(float)
+    months = (closing - entry) / 30.4375 * np.where(rng.random(rows) < share, 1.0, rng.random(rows) ** 3)
+    age = rng.normal(60, 10, rows).round()
+    months[rng.random(rows) < 0.05] = np.nan
+    return pd.DataFrame({"age": age, "entry": entry, "months": months.round(1)})
+
+
+def both(old, new):
+    return typed_tables(old, new, dict.fromkeys(old.columns, "continuous"))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_commonest_line_of_two_numbers_is_found(seed):
+    old = ended(2_000, seed)
+    related = relations(both(old, ended(2_000, seed + 50)), np.random.default_rng(seed))
+    assert len(related) == 3
+    (found,) = [each for each in related if {each.x.name, each.y.name} == {"entry", "months"}]
+    slope = found.slope if found.y.name == "months" else 1 / found.slope
+    assert slope == pytest.approx(-1 / 30.4375, rel=0.02)
+    off = old[found.y.name] - found.slope * old[found.x.name]
+    assert ((off >= found.low) & (off <= found.high)).mean() > 0.08
+    assert max(each.lost() for each in related) < 0.02
+    features = found.features(found.x.old, found.y.old)
+    np.testing.assert_array_equal(np.isnan(features[:, 0]), old["months"].isna())
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_release_without_the_line_of_two_numbers_is_named(kept):
+    old, new = ended(3_000, 1), ended(3_000, 2)
+    if not kept:  # each number as it was, and both related as before but for chance
+        order = new["entry"].sort_values().index.to_numpy().reshape(-1, 20)
+        new.loc[order.ravel(), "months"] = new["months"].to_numpy()[np.roll(order, 7, axis=1).ravel()]
+    found = CLASSIFIERS.of(both(old, new), np.random.default_rng(0))[-1]
+    assert set(found.worst) == (set() if kept else {"entry", "months"})
+    assert found.low < 0.5 < found.high if kept else found.low > 0.55
+
+
+def test_columns_that_rules_add_make_no_line():
+    old = ended(500, 3)
+    tables = both(old, old)
+    assert len(relations(tables, np.random.default_rng(0))) == 3
+    assert len(relations(replace(tables, differences=("months",)), np.random.default_rng(0))) == 1
+    few = both(old[:3], old[:3])  # no line is sought in so few records
+    assert all(each.slope == 0 and each.lost() <= 0 for each in relations(few, np.random.default_rng(0)))
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.lists(st.lists(st.integers(-9, 9), min_size=17, max_size=17), min_size=1, max_size=4))
+def test_the_narrowest_interval_is_that_of_the_twin(rows):
+    low, width = _narrowest(np.array(rows, dtype=float))
+    for at, row in enumerate(rows):
+        ordered = sorted(row)
+        spans = [ordered[begin + 2] - ordered[begin] for begin in range(15)]
+        assert width[at] == min(spans) and low[at] == ordered[spans.index(min(spans))]
