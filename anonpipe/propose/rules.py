@@ -445,9 +445,9 @@ def _closings(looks: Sequence[Look], columns: Mapping[str, Column], masked: set[
         if shares[unit] >= _ENDED and not _is_heaped(date):
             text = f"{_name(date.name)} + {unit:g} * {_name(lasting.name)}".replace(" 1 *", "")
             note = (
-                f"{text} ends at one day in {100 * shares[unit]:.0f} % of the sampled rows, after it in none. If that is the "
-                f"closing date (of times cut off, not rounded, half a step before it): {text} <= 'YYYY-MM-DD', and "
-                f"give {_name(date.name)} bounds"
+                f"{text} ends at one day in {100 * shares[unit]:.0f} % of the sampled rows, after it in none. If that "
+                f"is the closing date (of times cut off, not rounded, half a step before it): {text} <= 'YYYY-MM-DD', "
+                f"and give {_name(date.name)} bounds"
             )
             dummy = f"if {_name(lasting.name)} is not null then {_name(date.name)} is not null"
             yield Proposed(dummy, 1.0, False, note)

@@ -98,6 +98,27 @@ def register(rows, rng):
     return Population(frame, columns, rules, checks, models, ("stage", "days"))
 
 
+def followed(rows, rng):
+    """Persons followed from their diagnosis to death, to a loss, or to the closing date, whichever comes first."""
+    stage, age, closing = rng.integers(1, 5, rows), rng.normal(65, 12, rows).clip(20, 99).astype(int), 18_627
+    diagnosis = rng.integers(11_000, 18_200, rows)
+    death = rng.exponential(6_000.0 / stage * np.exp((65 - age) / 40))
+    until = np.minimum(rng.exponential(20_000.0, rows), closing - diagnosis)
+    frame = pd.DataFrame({"age": age, "stage": stage.astype(str), "sex": rng.choice(["f", "m"], rows)})
+    frame["diagnosis"] = diagnosis.astype("datetime64[D]").astype("datetime64[s]")
+    frame["days"] = np.floor(np.minimum(death, until)).astype(int)
+    frame["status"] = np.where(death <= until, "dead", "alive")
+    columns = {"age": {"kind": "integer"}, "stage": {"kind": "categorical"}, "sex": {"kind": "binary"}}
+    columns["diagnosis"] = {"kind": "date", "bounds": ["2000-01-01", None]}
+    columns["days"] = {"kind": "integer", "role": "survival_time", "bounds": [0, None]}
+    columns["status"] = {"kind": "binary", "role": "survival_status", "event": ["dead"]}
+    rules = ["diagnosis + days <= '2020-12-31'"]
+    checks = [lambda t: t.diagnosis + pd.to_timedelta(t.days, "D") > pd.Timestamp("2020-12-31")]
+    models = ["days ~ age + C(stage) + C(sex)", "age ~ C(stage) + C(sex)"]
+    more = {"strata": {"by": ["status"]}}
+    return Population(frame, columns, rules, checks, models, ("stage", "days"), more=more)
+
+
 def claims(rows, rng):
     """Visits, and cost and days where there were some; births of women only."""
     sex, age = rng.choice(["f", "m"], rows), rng.integers(18, 90, rows)
@@ -204,8 +225,8 @@ def wide_table(rows, rng):
 
 
 POPULATIONS = {
-    "register": register, "claims": claims, "schools": schools, "panel": panel, "households": households,
-    "wide": wide_table,
+    "register": register, "followed": followed, "claims": claims, "schools": schools, "panel": panel,
+    "households": households, "wide": wide_table,
 }  # fmt: skip
 
 

@@ -505,9 +505,10 @@ def _apart(assessment: Assessment, limits: Mapping[str, float | None]) -> list[t
         gated(name, assessment.measured) if limits.get(name) is None else None
         for name in ("pair_shapes", "distinguishability")
     )
-    found, off = [], 0.0 if pairs is None else _judged("pair_shapes", pairs)[0]
+    off = 0.0 if pairs is None else _judged("pair_shapes", pairs)[0]
+    found, far = [], [] if pairs is None or not off > 1 else [pairs.worst, *pairs.then]
     if pairs is not None and off > 1:
-        which = "; ".join(" and ".join(map(repr, names)) for names in (pairs.worst, *pairs.then)) or "of one pair"
+        which = "; ".join(" and ".join(map(repr, names)) for names in far) or "of one pair"
         what = f"must not relate columns {which} to each other (correlations, cross tables, models)"
         why = (
             f"they go together up to {off:.3g} times further from the original than chance allows. What follows from "
@@ -515,10 +516,10 @@ def _apart(assessment: Assessment, limits: Mapping[str, float | None]) -> list[t
             "difference or the parts in place of one of them"
         )
         found.append((pairs, what, why))
-    if trees is not None and trees.worst:
+    if trees is not None and trees.worst and set(trees.worst) not in map(set, far):
         which = " and ".join(map(repr, trees.worst))
         why = (
-            "records of the original lie near a line of both, and released ones do not. If one follows from the other, "
+            "many original records lie near a line of both, and fewer released ones do. If one follows from the other, "
             "or ends at a limit that it sets, keep it by a rule (docs/rules.md)"
         )
         found.append((trees, f"must not compute with columns {which} together (sums, differences)", why))
