@@ -230,7 +230,7 @@ def test_the_job_declares_everything(tmp_path: Path, frame: pd.DataFrame, drawn:
     assert (job.input, job.output, job.k) == ('in "quotes".parquet', "out: put", 7)
     assert job.warnings() == []
     assert job.repeat.allow, "a demonstration of another size is no second release of a register"
-    assert list(job.columns) == [*demo.REGISTRY_SCHEMA.names, *job.differences] and len(job.rules) == 1
+    assert list(job.columns) == [*demo.REGISTRY_SCHEMA.names, *job.differences] and len(job.rules) == drawn
     assert job.columns["patient_id"].role is Role.IDENTIFIER
     assert (job.time_column, job.event_column, job.strata.by) == (
         "follow_up_months", "vital_status", ("vital_status",)

@@ -20,6 +20,7 @@ _RELATIVE = 1e-9  # Rounding of sums, in parts of the largest term; of 32-bit fl
 _SINGLE = 1e-6
 _PASSES = 4  # How often values are brought inside bounds, and rows repaired, before the gate decides
 _TRIES = 4
+_NEAREST = 5  # Rows, for each that leaves a bound, among which it finds one to exchange with
 _ROWS, _CANDIDATES = 256, 1024  # Rows, and partners for them, that are matched at once
 
 
@@ -389,7 +390,8 @@ class RuleBook:
         """Compute the target of a rule in place, its operands changed where it would leave its bounds; which rows."""
         position = self.positions[rule.target]
         grid = self.cells.grid(position)
-        batch, moved = self.written(cells, rule.target), np.zeros(len(cells), dtype=np.bool_)
+        moved = self._leave_bound(rule, cells, rng) if rule.kind == "limit" else np.zeros(len(cells), dtype=np.bool_)
+        batch = self.written(cells, rule.target)
         value = value_of(rule, batch)
         if rule.factors and not self.cells.has_nulls[position]:
             moved = np.isnan(value)
@@ -430,6 +432,27 @@ class RuleBook:
             value = np.where(short, value + rule.sign * (grid.step or 0.0), value)
             cells[:, self.positions[rule.gap]] = rule.sign * (value - base)
         cells[:, position] = value
+        return moved
+
+    def _leave_bound(self, rule: Rule, cells: FloatArray, rng: np.random.Generator) -> BoolArray:
+        """Exchange shares of 1, where the limit is above the upper bound, with lower ones of others; which rows."""
+        # Else these rows would be a heap at the bound. Exchanges are among rows of equal unchanged values, with some of
+        # those whose limit is nearest below the bound: with any, covariances of limits and shares would move.
+        limit, high = _sum(rule, self.written(cells, rule.target)), self.cells.grid(self.positions[rule.target]).high
+        share, moved = cells[:, self.positions[rule.gap]].copy(), np.zeros(len(cells), dtype=np.bool_)
+        own = np.flatnonzero((share == 1.0) & (limit > high + rule.slack))
+        if len(own):
+            fixed = [at for at, column in enumerate(self.cells.columns) if column.role.unchanged]
+            labels = np.unique(cells[:, fixed], axis=0, return_inverse=True)[1].reshape(-1)
+            other = np.argsort(-limit, kind="stable")
+            other = other[(share[other] < 1.0) & (limit[other] <= high)]
+            wanted = _NEAREST * np.bincount(labels[own], minlength=len(cells))
+            other = rng.permutation(other[_number_within(labels[other]) < wanted[labels[other]]])
+            first, second = (_number_within(labels[rows]) + (labels[rows] << 31) for rows in (own, other))
+            _, one, two = np.intersect1d(first, second, return_indices=True)
+            own, other = own[one], other[two]
+            cells[own, self.positions[rule.gap]], cells[other, self.positions[rule.gap]] = share[other], share[own]
+            moved[own] = moved[other] = True
         return moved
 
     def _at_limit(
@@ -666,6 +689,14 @@ def _moved(before: FloatArray, after: FloatArray) -> IntArray:
         signs = np.repeat([1.0, -1.0], np.count_nonzero(rows))
         left = np.bincount(which.reshape(-1), signs, len(values))
         found[:, at] = np.count_nonzero(rows), np.abs(left).sum() / 2
+    return found
+
+
+def _number_within(labels: IntArray) -> IntArray:
+    """How many places before each have its label, shape (n,)."""
+    order = np.argsort(labels, kind="stable")
+    found = np.empty(len(labels), dtype=np.int64)
+    found[order] = np.arange(len(labels)) - np.searchsorted(labels[order], labels[order])
     return found
 
 

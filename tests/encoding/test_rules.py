@@ -306,6 +306,28 @@ def test_a_limit_below_the_lower_bound_moves_its_operands():
     assert_kept(book, declared, table, result.cells)
 
 
+def test_shares_of_one_beyond_the_upper_bound_go_to_others():
+    """Without exchanges many would lie at the bound; shares stay as they are, in each category that is not masked."""
+    rng = np.random.default_rng(0)
+    table = followed(3000).append_column("status", pa.array(rng.choice(["dead", "alive"], 3000)))
+    columns = {name: COLUMNS[name] for name in ("entry", "months")} | {"status": {"kind": "binary", "role": "key"}}
+    book, cells, declared = book_of(table, columns, RULES[-1:])
+    cells[:, 1] = rng.uniform(0, 130, 3000).round(1)
+    dead = cells[:, 2] == 1
+    cells[:, 3] = np.where(dead | (rng.random(3000) < 0.3), rng.random(3000), 1.0)
+    result = kept(book, cells)
+    assert_kept(book, declared, table, result.cells)
+    high = declared["entry"].numeric_bounds[1]
+    before = (cells[:, 3] == 1.0) & (CLOSING - 30.4375 * cells[:, 1] > high + 2)
+    assert np.count_nonzero(before) > 30 and np.count_nonzero(result.cells[:, 0] == high) < 5
+    assert result.repaired.tolist() == [2 * np.count_nonzero(before)]
+    for of in (dead, ~dead):
+        np.testing.assert_array_equal(np.sort(result.cells[of, 3]), np.sort(cells[of, 3]))
+    np.testing.assert_array_equal(result.cells[:, 1:3], cells[:, 1:3])
+    changed = np.abs(np.cov(cells[:, [1, 3]].T)[0, 1] - np.cov(result.cells[:, [1, 3]].T)[0, 1])
+    assert changed < 0.05 * cells[:, 1].std() * cells[:, 3].std()
+
+
 @pytest.mark.parametrize("rule", ["a + 2 * b <= 24", "24 - 2 * b >= a"])
 def test_a_limited_sum_of_whole_numbers_is_exact(rule):
     rng = np.random.default_rng(0)
