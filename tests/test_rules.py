@@ -342,6 +342,19 @@ def test_a_difference_that_few_have_is_not_released(tmp_path):
     assert 47 not in gaps and max(gaps) <= 20
 
 
+def test_a_follow_up_that_few_have_is_not_released(tmp_path):
+    """All are followed to the closing date but two persons, who left 2,000 days earlier."""
+    entry = np.random.default_rng(4).integers(CLOSING - 4000, CLOSING - 2500, 1200)
+    days = CLOSING - entry - 2000 * (np.arange(1200) < 2)
+    table = pa.table({"entry": pa.array(entry.astype(np.int32)).cast(pa.date32()), "days": days})
+    columns = {"entry": COLUMNS["entry"], "days": {"kind": "integer", "bounds": [0, None]}}
+    job = job_of(tmp_path, table, columns, ["entry + days <= '2012-06-30'"])
+    assert small.run(job).version
+    released = assert_released(job, table)
+    left = CLOSING - released["entry"].cast(pa.int32()).to_numpy() - released["days"].to_numpy()
+    assert np.count_nonzero(left) <= 5 and not np.isin(left, [1999, 2000, 2001]).any()
+
+
 @pytest.mark.parametrize("handed_on", [False, True])
 def test_shares_that_are_original_values_are_refused(tmp_path, monkeypatch, handed_on):
     """Each is the nearest original share; those of 0 and 1 are many, and recur in honest releases."""
