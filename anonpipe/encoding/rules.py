@@ -399,13 +399,7 @@ class RuleBook:
             batch = self.written(cells, rule.target)
             value = value_of(rule, batch)
         excess = _excess(rule, value, batch, grid)
-        # Masked operands, and by what the target changes with each; of an order the difference first
-        changed = (Role.MASKED, Role.SURVIVAL_TIME) if rule.kind == "limit" else (Role.MASKED,)
-        terms = [(name, times) for name, times in rule.terms if self.columns[name].role in changed and times]
-        terms.sort(key=lambda term: abs(term[1]) if rule.factors else 0.0)
-        if rule.gap and rule.kind != "limit":
-            terms.insert(0, (rule.gap, float(rule.sign)))
-        for name, times in terms:
+        for name, times in self._moving(rule):
             if not excess.any():
                 break
             by = _too_far(rule, name, batch, value - excess) if rule.factors else excess / times
@@ -419,20 +413,33 @@ class RuleBook:
             batch = self.written(cells, rule.target)
             value = value_of(rule, batch)
             excess = _excess(rule, value, batch, grid)
-        value = grid.round(value)
+        cells[:, position] = self._rounded(rule, cells, value, batch, rng)
+        return moved
+
+    def _moving(self, rule: Rule) -> list[tuple[str, float]]:
+        """Masked operands, and by what the target changes with each; of an order the difference first."""
+        changed = (Role.MASKED, Role.SURVIVAL_TIME) if rule.kind == "limit" else (Role.MASKED,)
+        terms = [(name, times) for name, times in rule.terms if self.columns[name].role in changed and times]
+        terms.sort(key=lambda term: abs(term[1]) if rule.factors else 0.0)
+        return [(rule.gap, float(rule.sign)), *terms] if rule.gap and rule.kind != "limit" else terms
+
+    def _rounded(
+        self, rule: Rule, cells: FloatArray, value: FloatArray, batch: pa.RecordBatch, rng: np.random.Generator
+    ) -> FloatArray:
+        """Values on the grid of the target, none beyond what its rule allows; differences follow, shape (n_rows,)."""
+        grid = self.cells.grid(self.positions[rule.target])
+        value, step = grid.round(value), grid.step or 0.0
         if rule.kind == "limit":
-            value = self._at_limit(rule, cells, value, batch, rng)
-        elif rule.kind == "share":
-            base = base_of(rule, batch)
-            value = np.where(value > base, value - (grid.step or 0.0), value)
-        elif rule.kind == "order":
+            return self._at_limit(rule, cells, value, batch, rng)
+        if rule.kind == "share":
+            return np.where(value > base_of(rule, batch), value - step, value)
+        if rule.kind == "order":
             base = base_of(rule, batch)
             with np.errstate(invalid="ignore"):
                 short = rule.sign * (value - base) < 0
-            value = np.where(short, value + rule.sign * (grid.step or 0.0), value)
+            value = np.where(short, value + rule.sign * step, value)
             cells[:, self.positions[rule.gap]] = rule.sign * (value - base)
-        cells[:, position] = value
-        return moved
+        return value
 
     def _leave_bound(self, rule: Rule, cells: FloatArray, rng: np.random.Generator) -> BoolArray:
         """Exchange shares of 1, where the limit is above the upper bound, with lower ones of others; which rows."""
@@ -459,14 +466,15 @@ class RuleBook:
         self, rule: Rule, cells: FloatArray, value: FloatArray, batch: pa.RecordBatch, rng: np.random.Generator
     ) -> FloatArray:
         """Values of a target that are not above its limit; those at the limit anywhere in its rounding, shape (n,)."""
-        position, step = self.positions[rule.target], self.cells.grid(self.positions[rule.target]).step or 0.0
-        limit, highest, old = _sum(rule, batch), _highest(rule, batch), cells[:, position]
+        position = self.positions[rule.target]
+        grid, limit, old = self.cells.grid(position), _sum(rule, batch), cells[:, position]
+        step = grid.step or 0.0
         if rule.slack:  # else the steps of rounded operands would be seen in the target
-            there = (cells[:, self.positions[rule.gap]] == 1.0) & (limit < self.cells.grid(position).high)
-            drawn = self.cells.grid(position).round(limit + rng.uniform(-rule.slack, rule.slack, len(cells)))
+            there = (cells[:, self.positions[rule.gap]] == 1.0) & (limit < grid.high)
+            drawn = grid.round(limit + rng.uniform(-rule.slack, rule.slack, len(cells)))
             value = np.where(there, np.where(np.abs(old - limit) <= rule.slack, old, drawn), value)
             value = np.where(there & (value < limit - rule.slack), value + step, value)
-        return np.where(value > highest, value - step, value)
+        return np.where(value > _highest(rule, batch), value - step, value)
 
     def _clear_undefined(self, at: int, rule: Rule, cells: FloatArray, rng: np.random.Generator) -> BoolArray:
         """Exchange ratios over divisors of 0, in place, for nulls, if the original has these there; which rows."""
