@@ -600,7 +600,9 @@ def _blocks(counts: IntArray, widths: FloatArray, penalty: float) -> IntArray:
     # Each block of m of the n records costs `penalty` and log(n / m), as there are n / m places for one of its size. A
     # begin from which no later end can be the best is not tried again (Killick et al. 2012).
     n = counts.shape[0]
-    records, length = np.append(0, np.cumsum(counts)), np.append(0.0, np.cumsum(widths))
+    records, length = np.zeros(n + 1, dtype=np.int64), np.zeros(n + 1)
+    for at in range(n):
+        records[at + 1], length[at + 1] = records[at] + counts[at], length[at] + widths[at]
     most = math.log(records[n])
     best, begin = np.zeros(n + 1), np.zeros(n + 1, dtype=np.int64)
     tried, value, some = np.empty(n, dtype=np.int64), np.empty(n), 0

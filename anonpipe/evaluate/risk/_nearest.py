@@ -51,7 +51,7 @@ class Tiles(NamedTuple):
 def near_order(features: FloatArray, room: int = TILE) -> IntArray:
     """Rows in an order in which every `room` of them are near each other, for one or several searches."""
     order = np.arange(len(features))
-    halve(features, order, room, _LOOKED_AT)
+    halve(np.ascontiguousarray(features), order, room, _LOOKED_AT)
     return order
 
 

@@ -314,7 +314,7 @@ def _partner(
     # is neither, any group will do; of equals the lowest number.
     costs, union = ward_costs(means, sizes, left, a), np.empty(counts.shape[1])
     short = _shortfall(counts[a], sizes[a], limits)
-    mending, helping, other = -1, -1, -1
+    mending = helping = other = int(-1)
     for g in range(left):
         if g == a:
             continue

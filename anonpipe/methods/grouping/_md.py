@@ -7,6 +7,7 @@ import numpy as np
 
 from anonpipe.kernels.points import add_row, mean_of, squared_distance, sum_rows
 from anonpipe.kernels.remaining import (
+    FEW,
     Remaining,
     furthest_record,
     nearest_records,
@@ -57,7 +58,7 @@ def _most_distant(
         else:
             partners[row] = furthest_record(tree, features[row], nb.boolean(False))
             bounds[row] = squared_distance(features[partners[row]], features[row])
-        sink(heap[:size], 0, bounds, ids)
+        sink(heap[:size], int(0), bounds, ids)
 
 
 @nb.njit(cache=True, nogil=True)
@@ -67,12 +68,12 @@ def _maximum_distance_groups(features: FloatArray, k: int) -> IntArray:
     labels = np.full(n, -1, dtype=np.int64)
     every = np.arange(n)
     sums = sum_rows(features, every)
-    tree = remaining_records(features, every)
+    tree = remaining_records(features, every, int(FEW))
     bounds, partners, heap, size = _first_bounds(features), np.full(n, -1, dtype=np.int64), every.copy(), n
     for at in range(n // 2 - 1, -1, -1):
         sink(heap, at, bounds, -every)
     rows, distances = np.empty(k, dtype=np.int64), np.empty(k)
-    label = 0
+    label = int(0)
     for left in range(n, 2 * k - 1, -2 * k):
         tree = tidied(features, tree)
         size = _most_distant(features, tree, heap, size, bounds, partners, -every)
@@ -152,7 +153,7 @@ def _systematic_groups(features: FloatArray, k: int, order: IntArray) -> IntArra
     """Form groups around the first and the last remaining record of `order` in turn, down to one of all the rest."""
     n = features.shape[0]
     labels = np.full(n, -1, dtype=np.int64)
-    tree = remaining_records(features, np.arange(n))
+    tree = remaining_records(features, np.arange(n), int(FEW))
     first, last, left, label = 0, n - 1, n, int(0)
     while left >= 2 * k:
         tree = tidied(features, tree)
@@ -215,7 +216,7 @@ def condensation(features: FloatArray, k: int, *, rng: np.random.Generator) -> I
 def condense(features: FloatArray, k: int, seeds: IntArray, labels: IntArray) -> None:
     """Write the group of every record to `labels`; `seeds` are all rows, in the order in which they are drawn."""
     n = features.shape[0]
-    tree = remaining_records(features, np.arange(n))
+    tree = remaining_records(features, np.arange(n), int(FEW))
     near, distances = np.empty(k - 1, dtype=np.int64), np.empty(k - 1)
     labels[:] = -1
     label = 0

@@ -12,6 +12,7 @@ from pydantic import Field
 
 from anonpipe.kernels.points import ascending, gather_columns, mean_of, squared_distances, sum_rows
 from anonpipe.kernels.remaining import (
+    FEW,
     Remaining,
     furthest_record,
     nearest_records,
@@ -32,7 +33,7 @@ def groups_from_outside(features: FloatArray, k: int, least: int, pairs: bool) -
     labels = np.full(n, -1, dtype=np.int64)
     every = np.arange(n)
     sums = sum_rows(features, every)
-    tree = remaining_records(features, every)
+    tree = remaining_records(features, every, int(FEW))
     rows, distances = np.empty(k, dtype=np.int64), np.empty(k)
     label = int(0)
     for left in range(n, least - 1, -2 * k if pairs else -k):
@@ -53,7 +54,7 @@ def groups_from_outside(features: FloatArray, k: int, least: int, pairs: bool) -
 def outermost_group(features: FloatArray, rows: IntArray, k: int) -> IntArray:
     """Of `rows` (k or more, ascending) the one furthest from their mean and its k - 1 nearest."""
     inside, every = features[rows], np.arange(rows.shape[0])
-    tree = remaining_records(inside, every)
+    tree = remaining_records(inside, every, int(FEW))
     nearest, distances = np.empty(k, dtype=np.int64), np.empty(k)
     r = furthest_record(tree, mean_of(sum_rows(inside, every), rows.shape[0]), nb.boolean(False))
     nearest_records(tree, inside[r], nearest, distances)
@@ -71,7 +72,8 @@ def group_means(features: FloatArray, labels: IntArray, n_groups: int) -> FloatA
             for j in range(features.shape[1]):
                 means[labels[i], j] += features[i, j]
     for g in range(n_groups):
-        means[g] /= sizes[g]
+        for j in range(features.shape[1]):  # an assignment of rows brings texts of errors that take 2 s to compile
+            means[g, j] = means[g, j] / sizes[g] if sizes[g] > 0.0 else np.nan
     return means
 
 
@@ -81,9 +83,10 @@ def join_nearest(features: FloatArray, labels: IntArray) -> None:
     means = group_means(features, labels, labels.max() + 1)
     columns = means.T.copy()
     distances = np.empty(means.shape[0])
-    for i in np.flatnonzero(labels < 0):
-        squared_distances(columns, means.shape[0], features[i], distances)
-        labels[i] = np.argmin(distances)
+    for i in range(labels.shape[0]):
+        if labels[i] < 0:
+            squared_distances(columns, means.shape[0], features[i], distances)
+            labels[i] = np.argmin(distances)
 
 
 @nb.njit(cache=True, nogil=True)
@@ -224,7 +227,7 @@ def _variable_groups(features: FloatArray, k: int, gamma: float) -> IntArray:
     every = np.arange(n)
     sums = sum_rows(features, every)
     mean = mean_of(sums, n)
-    tree = remaining_records(features, every)
+    tree = remaining_records(features, every, int(FEW))
     group, distances = np.empty(2 * k - 1, dtype=np.int64), np.empty(2 * k - 1)
     nearest = np.empty(2 * k - 1, dtype=np.int64)
     two, apart = np.empty(2, dtype=np.int64), np.empty(2)
@@ -371,7 +374,7 @@ def _choose_mixed(
 @nb.njit(cache=True, nogil=True)
 def _next_of_class(distances: FloatArray, ids: IntArray, classes: IntArray, c: int) -> int:
     """Place of the nearest record of class c that is not taken, or -1."""
-    at = -1
+    at = int(-1)
     for i in range(distances.shape[0]):
         if classes[ids[i]] == c and distances[i] < np.inf and (at < 0 or _nearer(distances, ids, i, at)):
             at = i

@@ -262,7 +262,7 @@ def _cheapest_host(groups: SearchGroups, i: int, near: ListArray) -> tuple[float
         added = size / (size + 1.0) * squared_distance(groups.x[i], groups.centroids[b])
         if added < best:
             best, host = added, b
-    return best, host
+    return best, int(host)
 
 
 @nb.njit(cache=True, nogil=True)

@@ -358,11 +358,11 @@ def _cut(part: IntArray, records: int, n: int, k: int, links: Links, steiner: in
     if records - branch == k - 1 and v < n:
         _take_branch(v, links)
         links.inside[v] = False
-        return _move_children(v, steiner, links, True)
+        return _move_children(v, steiner, links, nb.boolean(True))
     if branch == k - 1 and u < n:
         _take_branch(v, links)
         links.inside[u] = True
-        return _move_children(u, steiner, links, False)
+        return _move_children(u, steiner, links, nb.boolean(False))
     return _share_branches(u, records, n, k, links, steiner)
 
 

@@ -250,8 +250,8 @@ def _halves_divergence(
             ties -= 1
         else:
             upper[c] += 1.0
-    rest = n - half
-    return float((half * jensen_shannon(lower, half, shares) + rest * jensen_shannon(upper, rest, shares)) / n)
+    below, above = float(half), float(n - half)
+    return float((below * jensen_shannon(lower, below, shares) + above * jensen_shannon(upper, above, shares)) / n)
 
 
 def kd_tree(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:

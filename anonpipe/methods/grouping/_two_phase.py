@@ -8,7 +8,7 @@ import numba as nb
 import numpy as np
 
 from anonpipe.kernels.points import ascending, sort_groups, squared_distances
-from anonpipe.kernels.remaining import nearest_records, remaining_records, take_rows, tidied
+from anonpipe.kernels.remaining import FEW, nearest_records, remaining_records, take_rows, tidied
 from anonpipe.methods.grouping._mdav import join_nearest, mdav_1
 from anonpipe.methods.grouping._units import group_again
 from anonpipe.methods.record import Grouping
@@ -24,7 +24,7 @@ def _group_by_reference_points(features: FloatArray, k: int) -> IntArray:
     nearest = np.empty(k, dtype=np.int64)
     distances = np.empty(k)
     labels = np.full(n, -1, dtype=np.int64)
-    tree = remaining_records(features, np.arange(n))
+    tree = remaining_records(features, np.arange(n), int(FEW))
     groups = n // k
     for label in range(groups):
         turn = label % 2
@@ -63,7 +63,7 @@ def _group_by_density(features: FloatArray, k: int) -> IntArray:
     distances, offsets = np.empty(most), np.empty(features.shape[1])
     scatter = np.empty(n)
     labels = np.full(n, -1, dtype=np.int64)
-    tree = remaining_records(features, np.arange(n))
+    tree = remaining_records(features, np.arange(n), int(FEW))
     for i in range(n):
         nearest_records(tree, features[i], near[i], distances)
         scatter[i] = scatter_times_size(features, near[i, :k], offsets)

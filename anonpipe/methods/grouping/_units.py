@@ -222,7 +222,7 @@ def _partner(
 ) -> int:
     """Place of the group with a unit that a lacks which costs least; of equals the one of lowest number."""
     costs = ward_costs(means, sizes, left, a)
-    best = -1
+    best = int(-1)
     for g in range(left):
         if g != a and cheaper(best, g, costs, ids) == g and _adds(mark, units, following, first[g]):
             best = g

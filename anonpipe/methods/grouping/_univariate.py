@@ -9,7 +9,7 @@ import numpy as np
 
 from anonpipe.errors import InfeasibleError
 from anonpipe.kernels.points import sort_groups, squared_distance
-from anonpipe.kernels.remaining import nearest_records, remaining_records, take_rows, tidied
+from anonpipe.kernels.remaining import FEW, nearest_records, remaining_records, take_rows, tidied
 from anonpipe.methods.grouping._md import md
 from anonpipe.methods.grouping._mdav import cbfs, mdav
 from anonpipe.methods.options import GroupingOptions
@@ -26,7 +26,7 @@ def nearest_next(features: FloatArray, order: IntArray, starts: IntArray) -> Int
     for g in range(starts.shape[0] - 1):
         rows = order[starts[g] : starts[g + 1]]
         inside = features[rows]
-        tree = remaining_records(inside, np.arange(rows.shape[0]))
+        tree = remaining_records(inside, np.arange(rows.shape[0]), int(FEW))
         for at in range(starts[g], starts[g + 1]):
             tree = tidied(inside, tree)
             nearest_records(tree, here, nearest, distance)
