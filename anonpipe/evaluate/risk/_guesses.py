@@ -6,11 +6,11 @@ import math
 from dataclasses import dataclass
 from typing import Self
 
-import numba as nb
 import numpy as np
 
 from anonpipe.evaluate.coding import Coding
 from anonpipe.evaluate.risk._nearest import near_order
+from anonpipe.kernels.compiled import kernel
 from anonpipe.kernels.points import ascending
 from anonpipe.types import FloatArray, IntArray
 
@@ -125,7 +125,7 @@ def _by_column(points: FloatArray) -> FloatArray:
     return np.ascontiguousarray(points.swapaxes(-1, -2))
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _search_branches(
     features: FloatArray,
     queries: FloatArray,
@@ -170,7 +170,7 @@ def _search_branches(
                         _improve(features[row], query, ends, jumps, parts, row, rows[q], best[q])
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _add_up(
     low: FloatArray,
     high: FloatArray,
@@ -204,7 +204,7 @@ def _add_up(
         begin = last + 1
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _apart(low: float, high: float, value: float, jump: float) -> float:
     """Squared distance of an entry from an interval, or from another entry that is both its ends."""
     if jump > 0:
@@ -215,7 +215,7 @@ def _apart(low: float, high: float, value: float, jump: float) -> float:
     return step * step
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _improve(
     point: FloatArray,
     query: FloatArray,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from statistics import NormalDist
 
-import numba as nb
 import numpy as np
 
 from anonpipe.errors import AnonpipeError
+from anonpipe.kernels.compiled import kernel
 from anonpipe.kernels.groups import centre_groups
 from anonpipe.kernels.points import by_first_row, checked_features, sort_groups
 from anonpipe.kernels.remaining import FEW, nearest_records, remaining_records
@@ -116,7 +116,7 @@ def smallest_distances(features: FloatArray, queries: FloatArray, count: int) ->
     return found
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _write_smallest(features: FloatArray, queries: FloatArray, out: FloatArray) -> None:
     """Write the smallest squared distances of each query to all points, ascending."""
     n = features.shape[0]

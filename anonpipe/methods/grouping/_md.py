@@ -5,6 +5,7 @@ from __future__ import annotations
 import numba as nb
 import numpy as np
 
+from anonpipe.kernels.compiled import kernel
 from anonpipe.kernels.points import add_row, mean_of, squared_distance, sum_rows
 from anonpipe.kernels.remaining import (
     FEW,
@@ -21,7 +22,7 @@ from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _first_bounds(features: FloatArray) -> FloatArray:
     """More than the squared distance of each record to any other: (own distance to the mean + the largest)²."""
     n = features.shape[0]
@@ -34,7 +35,7 @@ def _first_bounds(features: FloatArray) -> FloatArray:
     return out
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _most_distant(
     features: FloatArray,
     tree: Remaining,
@@ -61,7 +62,7 @@ def _most_distant(
         sink(heap[:size], int(0), bounds, ids)
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _maximum_distance_groups(features: FloatArray, k: int) -> IntArray:
     """Form two groups a round, around the two most distant records, while 2k or more remain (-1)."""
     n = features.shape[0]
@@ -88,7 +89,7 @@ def _maximum_distance_groups(features: FloatArray, k: int) -> IntArray:
     return labels
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _join_together(features: FloatArray, labels: IntArray) -> None:
     """Give all records with label -1 the group whose mean is nearest to theirs, ties to the lower label."""
     remaining = np.flatnonzero(labels < 0)
@@ -148,7 +149,7 @@ def pairwise_systematic(features: FloatArray, k: int, *, rng: np.random.Generato
     return _systematic_groups(features, k, np.argsort(key, kind="stable"))
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _systematic_groups(features: FloatArray, k: int, order: IntArray) -> IntArray:
     """Form groups around the first and the last remaining record of `order` in turn, down to one of all the rest."""
     n = features.shape[0]
@@ -177,7 +178,7 @@ def _systematic_groups(features: FloatArray, k: int, order: IntArray) -> IntArra
     return labels
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _grow(features: FloatArray, k: int, tree: Remaining, seed: int, labels: IntArray, label: int) -> None:
     """Give `seed`, already taken out, and k - 1 others the label; each adds least to the group's scatter."""
     # A record at squared distance d from the mean of m adds d · m/(m + 1): the nearest to the mean adds least.
@@ -212,7 +213,7 @@ def condensation(features: FloatArray, k: int, *, rng: np.random.Generator) -> I
     return labels
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def condense(features: FloatArray, k: int, seeds: IntArray, labels: IntArray) -> None:
     """Write the group of every record to `labels`; `seeds` are all rows, in the order in which they are drawn."""
     n = features.shape[0]

@@ -10,6 +10,7 @@ import numba as nb
 import numpy as np
 from pydantic import Field
 
+from anonpipe.kernels.compiled import kernel
 from anonpipe.kernels.points import ascending, gather_columns, mean_of, squared_distances, sum_rows
 from anonpipe.kernels.remaining import (
     FEW,
@@ -26,7 +27,7 @@ from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def groups_from_outside(features: FloatArray, k: int, least: int, pairs: bool) -> IntArray:
     """Form groups around r furthest from the mean and, in `pairs`, s furthest from r, while `least` remain (-1)."""
     n = features.shape[0]
@@ -50,7 +51,7 @@ def groups_from_outside(features: FloatArray, k: int, least: int, pairs: bool) -
     return labels
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def outermost_group(features: FloatArray, rows: IntArray, k: int) -> IntArray:
     """Of `rows` (k or more, ascending) the one furthest from their mean and its k - 1 nearest."""
     inside, every = features[rows], np.arange(rows.shape[0])
@@ -61,7 +62,7 @@ def outermost_group(features: FloatArray, rows: IntArray, k: int) -> IntArray:
     return rows[nearest]
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def group_means(features: FloatArray, labels: IntArray, n_groups: int) -> FloatArray:
     """Mean of each group, shape (n_groups, width); records with label -1 count for none."""
     means = np.zeros((n_groups, features.shape[1]))
@@ -77,7 +78,7 @@ def group_means(features: FloatArray, labels: IntArray, n_groups: int) -> FloatA
     return means
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def join_nearest(features: FloatArray, labels: IntArray) -> None:
     """Give each record with label -1 the group whose mean, before any joins, is nearest, ties to the lower label."""
     means = group_means(features, labels, labels.max() + 1)
@@ -89,7 +90,7 @@ def join_nearest(features: FloatArray, labels: IntArray) -> None:
             labels[i] = np.argmin(distances)
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def furthest(distances: FloatArray, count: int, ids: IntArray) -> int:
     """Place of the largest of the first `count` distances; of equals, of the lowest id."""
     at = 0
@@ -102,13 +103,13 @@ def furthest(distances: FloatArray, count: int, ids: IntArray) -> int:
     return at
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _nearer(distances: FloatArray, ids: IntArray, a: int, b: int) -> bool:
     """Whether place `a` comes before place `b` by (distance, id)."""
     return bool(distances[a] < distances[b] or (distances[a] == distances[b] and ids[a] < ids[b]))
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def sink(heap: IntArray, at: int, distances: FloatArray, ids: IntArray) -> None:
     """Restore the order of a heap whose root is the furthest place, from entry `at` down."""
     size = heap.shape[0]
@@ -219,7 +220,7 @@ def v_mdav(
     return labels
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _variable_groups(features: FloatArray, k: int, gamma: float) -> IntArray:
     """Form a group around the record furthest from the mean of all, and extend it, while k records remain (-1)."""
     n = features.shape[0]
@@ -254,7 +255,7 @@ def _variable_groups(features: FloatArray, k: int, gamma: float) -> IntArray:
     return labels
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _closest_member(
     features: FloatArray, tree: Remaining, group: IntArray, nearest: IntArray, distances: FloatArray, fresh: int
 ) -> int:
@@ -306,7 +307,7 @@ def class_mdav(
     return np.asarray(_mixed_groups(features, k, classes, class_shares, float(alpha), diagonal(features)))
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _mixed_groups(
     features: FloatArray, k: int, classes: IntArray, shares: FloatArray, alpha: float, unit: float
 ) -> IntArray:
@@ -336,7 +337,7 @@ def _mixed_groups(
     return labels
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _choose_mixed(
     distances: FloatArray, ids: IntArray, classes: IntArray, shares: FloatArray, alpha: float, unit: float, k: int
 ) -> IntArray:
@@ -371,7 +372,7 @@ def _choose_mixed(
     return places[ascending(-places)]
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _next_of_class(distances: FloatArray, ids: IntArray, classes: IntArray, c: int) -> int:
     """Place of the nearest record of class c that is not taken, or -1."""
     at = int(-1)
@@ -381,7 +382,7 @@ def _next_of_class(distances: FloatArray, ids: IntArray, classes: IntArray, c: i
     return at
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _take_places(columns: FloatArray, ids: IntArray, left: int, places: IntArray, labels: IntArray, label: int) -> int:
     """Give the records at `places` (descending) their label and remove them; how many are left."""
     for place in places:

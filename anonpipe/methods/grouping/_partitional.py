@@ -8,11 +8,11 @@ from functools import partial
 from itertools import pairwise
 from typing import Annotated, Literal
 
-import numba as nb
 import numpy as np
 from pydantic import Field
 
 from anonpipe.environment import one_thread
+from anonpipe.kernels.compiled import kernel
 from anonpipe.kernels.points import ascending, gather_columns, sort_groups, squared_distance, squared_distances
 from anonpipe.methods.grouping._mdav import group_means
 from anonpipe.methods.grouping._units import ward_costs
@@ -21,7 +21,7 @@ from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def fill_small(features: FloatArray, rows: IntArray, k: int, assigned: IntArray, centres: FloatArray) -> None:
     """Move records until every cluster of one block has k; `assigned` and `centres` change in place.
 
@@ -47,7 +47,7 @@ def fill_small(features: FloatArray, rows: IntArray, k: int, assigned: IntArray,
             sizes[c] += 1
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _nearest_to_spare(distances: FloatArray, assigned: IntArray, sizes: IntArray, k: int, rows: IntArray) -> int:
     """The nearest record whose cluster has more than k; of equals, that of the lowest row."""
     at = -1
@@ -131,7 +131,7 @@ def _divided(
     return labels
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _ward_once(features: FloatArray, rows: IntArray, k: int) -> IntArray:
     """Group of each of `rows` (2k or more) after two seed groups and merging, 0 to n_groups - 1."""
     n = rows.shape[0]
@@ -152,7 +152,7 @@ def _ward_once(features: FloatArray, rows: IntArray, k: int) -> IntArray:
     return found
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def furthest_pair(features: FloatArray, rows: IntArray) -> tuple[int, int]:
     """Places in `rows` of the two records that are furthest apart; of equal pairs the lowest."""
     # By falling distance to a reference point: a pair is no further apart than the sum, so most need no look.
@@ -182,7 +182,7 @@ def furthest_pair(features: FloatArray, rows: IntArray) -> tuple[int, int]:
     return pair
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _seed_groups(columns: FloatArray, seeds: tuple[int, int], k: int) -> IntArray:
     """Name of each record's group: each seed, the lower first, with its k - 1 nearest records, the others alone."""
     n = columns.shape[1]
@@ -200,7 +200,7 @@ def _seed_groups(columns: FloatArray, seeds: tuple[int, int], k: int) -> IntArra
     return into
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def merge_until_large(centres: FloatArray, sizes: IntArray, names: IntArray, k: int, into: IntArray) -> None:
     """Merge groups by Ward's cost until each has k records; two of k and more are never merged.
 
@@ -249,7 +249,7 @@ def merge_until_large(centres: FloatArray, sizes: IntArray, names: IntArray, k: 
             chain[at[gone]] = gone
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _cheapest(
     centres: FloatArray, sizes: IntArray, names: IntArray, count: int, k: int, top: int, before: int, at: IntArray
 ) -> int:
@@ -302,7 +302,7 @@ def fuzzy_c_means(
 SAME = 1e-9
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _divide(
     features: FloatArray, rows: IntArray, k: int, fuzziness: float, step: float, shrink: float, iterations: int
 ) -> IntArray:
@@ -325,7 +325,7 @@ def _divide(
         fuzziness += step
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def fuzzy_centres(features: FloatArray, rows: IntArray, centres: FloatArray, fuzziness: float, iterations: int) -> None:
     """Move `centres` (width, c) by fuzzy c-means over `rows`, in place.
 
@@ -366,7 +366,7 @@ def fuzzy_centres(features: FloatArray, rows: IntArray, centres: FloatArray, fuz
             return
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _spread(features: FloatArray, rows: IntArray) -> float:
     """Mean squared distance of `rows` to their mean."""
     total = 0.0
@@ -380,7 +380,7 @@ def _spread(features: FloatArray, rows: IntArray) -> float:
     return float(total / rows.shape[0])
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def memberships(distances: FloatArray, power: float, shares: FloatArray) -> None:
     """Write the memberships of one record to `shares`, given its squared distances to all centres.
 
@@ -401,7 +401,7 @@ def memberships(distances: FloatArray, power: float, shares: FloatArray) -> None
         shares[c] /= total
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _assign(features: FloatArray, rows: IntArray, centres: FloatArray, found: IntArray) -> None:
     """Write the cluster of largest membership, which is the nearest centre, to `found`; of equals the first."""
     distances = np.empty(centres.shape[1])

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import numba as nb
 import numpy as np
 from pydantic import Field
 
 from anonpipe.errors import InfeasibleError
+from anonpipe.kernels.compiled import kernel
 from anonpipe.kernels.points import covariance, kth_smallest, split_rows, turn_rows
 from anonpipe.methods.grouping._classes import jensen_shannon
 from anonpipe.methods.options import UnblockedClassOptions, UnblockedOptions
@@ -16,7 +16,7 @@ from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def split_at_all_medians(features: FloatArray, k: int, labels: IntArray) -> None:
     """Write the cell of every record to `labels`: cells of more than 2k, not all equal, are split by all medians."""
     order = np.arange(features.shape[0])
@@ -34,7 +34,7 @@ def split_at_all_medians(features: FloatArray, k: int, labels: IntArray) -> None
         label += 1
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _split_cell(features: FloatArray, rows: IntArray) -> IntArray:
     """Sort `rows` by the halves of all columns they lie in; where the cells begin, and the number of rows."""
     count, width = rows.shape[0], features.shape[1]
@@ -61,7 +61,7 @@ def _split_cell(features: FloatArray, rows: IntArray) -> IntArray:
     return borders
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _highest_of_lower_half(values: FloatArray) -> float:
     """The median, of an even number of values the lower one; the next lower value where none lies above it."""
     median = kth_smallest(values, (values.shape[0] - 1) // 2)
@@ -74,7 +74,7 @@ def _highest_of_lower_half(values: FloatArray) -> float:
     return median if above or highest == -np.inf else highest
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _move_lower_first(features: FloatArray, rows: IntArray, column: int, border: float) -> int:
     """Move the rows of values up to `border` to the front, both parts in their old order; how many there are."""
     lower = np.array([features[row, column] <= border for row in rows])
@@ -140,7 +140,7 @@ def principal_axes(features: FloatArray) -> FloatArray:
 # --- Halving at medians, of the column of largest variance or of least divergence -------------------------------------
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def halved(
     features: FloatArray, most: int, by_range: bool, classes: IntArray, shares: FloatArray, alpha: float
 ) -> IntArray:
@@ -174,7 +174,7 @@ def halved(
     return labels
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _widest_column(features: FloatArray, rows: IntArray) -> int:
     """Number of the column in which `rows` have the largest range; of equals the first."""
     best, widest = 0, -1.0
@@ -188,7 +188,7 @@ def _widest_column(features: FloatArray, rows: IntArray) -> int:
     return best
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _split_column(
     features: FloatArray, rows: IntArray, classes: IntArray, shares: FloatArray, alpha: float, values: FloatArray
 ) -> int:
@@ -212,7 +212,7 @@ def _split_column(
     return best
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _spread(features: FloatArray, rows: IntArray, j: int) -> float:
     """Standard deviation of column j among `rows`."""
     mean = 0.0
@@ -225,7 +225,7 @@ def _spread(features: FloatArray, rows: IntArray, j: int) -> float:
     return float(np.sqrt(squares / rows.shape[0]))
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _halves_divergence(
     features: FloatArray, rows: IntArray, j: int, classes: IntArray, shares: FloatArray, values: FloatArray
 ) -> float:

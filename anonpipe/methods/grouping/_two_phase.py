@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numba as nb
 import numpy as np
 
+from anonpipe.kernels.compiled import kernel
 from anonpipe.kernels.points import ascending, sort_groups, squared_distances
 from anonpipe.kernels.remaining import FEW, nearest_records, remaining_records, take_rows, tidied
 from anonpipe.methods.grouping._mdav import join_nearest, mdav_1
@@ -15,7 +15,7 @@ from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _group_by_reference_points(features: FloatArray, k: int) -> IntArray:
     """Group of each record, 0 to n_groups - 1 in order of formation (see `anonpipe.methods.grouping.tfrp_1`)."""
     n = features.shape[0]
@@ -39,7 +39,7 @@ def _group_by_reference_points(features: FloatArray, k: int) -> IntArray:
     return labels
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _from_furthest(features: FloatArray, value: float) -> IntArray:
     """Rows from the one furthest from the point with `value` in all columns; of equals, the lower first."""
     distances = np.zeros(features.shape[0])
@@ -51,7 +51,7 @@ def _from_furthest(features: FloatArray, value: float) -> IntArray:
 KNOWN = 2  # Nearest records known of each, in units of k: the more, the fewer searches when neighbours leave
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _group_by_density(features: FloatArray, k: int) -> IntArray:
     """Group of each record, 0 to n_groups - 1 in order of formation (see `anonpipe.methods.grouping.dba_1`)."""
     # `near[i, :known[i]]` are the records nearest to i, nearest first; the first k of them are without a group and are
@@ -93,7 +93,7 @@ def _group_by_density(features: FloatArray, k: int) -> IntArray:
     return labels
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _has_lost(neighbours: IntArray, labels: IntArray) -> bool:
     """Whether one of the neighbours has a group by now."""
     lost = False
@@ -131,7 +131,7 @@ def by_falling_scatter(features: FloatArray, labels: IntArray) -> IntArray:
 TOLERANCE = 1e-12  # Smallest gain that counts, in units of the mean squared distance to the mean of all records
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _decompose_groups(
     features: FloatArray, order: IntArray, starts: IntArray, sequence: IntArray, most: int
 ) -> IntArray:
@@ -182,7 +182,7 @@ def _decompose_groups(
     return labels
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _nearest_hosts(
     features: FloatArray, members: IntArray, group: int, centres: FloatArray, sizes: IntArray, most: int
 ) -> IntArray:
@@ -203,7 +203,7 @@ def _nearest_hosts(
     return hosts
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _added_scatter(
     features: FloatArray, members: IntArray, hosts: IntArray, centres: FloatArray, sizes: IntArray
 ) -> FloatArray:
@@ -225,7 +225,7 @@ def _added_scatter(
     return added
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def scatter_times_size(features: FloatArray, members: IntArray, offsets: FloatArray) -> float:
     """Size times the sum of squared distances to the mean; `offsets` is room for a row.
 
@@ -247,7 +247,7 @@ def scatter_times_size(features: FloatArray, members: IntArray, offsets: FloatAr
     return float(total)
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _group_scatters(features: FloatArray, order: IntArray, starts: IntArray) -> FloatArray:
     """Sum of squared distances to the mean of each group, shape (n_groups,)."""
     scatter = np.empty(starts.shape[0] - 1)

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Literal, Self
 
-import numba as nb
 import numpy as np
 from pydantic import Field, model_validator
 
 from anonpipe.columns import Column
 from anonpipe.errors import LOWER_K_OF_MASK, InputError, JobError
+from anonpipe.kernels.compiled import kernel
 from anonpipe.kernels.points import kth_smallest, split_rows
 from anonpipe.methods.executor import Reduce, Rows, Step
 from anonpipe.methods.options import MaskOptions
@@ -255,7 +255,7 @@ METHOD = Masker(
 # --- Mondrian: records cut again and again at the median of their widest column ---------------------------------------
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _relative_widths(features: FloatArray, rows: IntArray, scale: FloatArray, out: FloatArray) -> None:
     """Range of `rows` in each column over that of all records (`scale`), 0 for a constant column."""
     width = features.shape[1]
@@ -268,7 +268,7 @@ def _relative_widths(features: FloatArray, rows: IntArray, scale: FloatArray, ou
         out[j] = (high[j] - low[j]) / scale[j] if scale[j] > 0.0 else 0.0
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _records_left(values: FloatArray, strict: bool) -> int:
     """How many records a cut at the median puts left: half of them, or all up to the (lower) median value."""
     n = values.shape[0]
@@ -282,7 +282,7 @@ def _records_left(values: FloatArray, strict: bool) -> int:
     return left
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _cut(features: FloatArray, rows: IntArray, k: int, widths: FloatArray, strict: bool, values: FloatArray) -> int:
     """Sort `rows` by a cut along the widest column that allows it, using up `widths`; records left, or 0 for none."""
     n = rows.shape[0]
@@ -299,7 +299,7 @@ def _cut(features: FloatArray, rows: IntArray, k: int, widths: FloatArray, stric
         widths[widest] = 0.0
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _mondrian_groups(features: FloatArray, k: int, scale: FloatArray, strict: bool) -> tuple[IntArray, IntArray]:
     """Cut all records into groups of at least k; `scale` has shape (width,)."""
     n, width = features.shape
