@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from anonpipe.kernels.compiled import kernel
-from anonpipe.types import FloatArray, IntArray
+from anonpipe.types import BoolArray, FloatArray, IntArray
 
 
 @nb.njit(cache=True, nogil=True, inline="always")
@@ -358,31 +358,34 @@ def principal_direction(features: FloatArray, rows: IntArray, turned: bool) -> F
 
 
 @kernel
-def split_rows(rows: IntArray, projections: FloatArray, left: int) -> None:
-    """Move the `left` rows of smallest projection to the front, both parts in their old order, ties in row order."""
-    count = rows.shape[0]
-    border = kth_smallest(projections, left)
-    below = 0
-    for i in range(count):
-        if projections[i] < border:
-            below += 1
-    ties = left - below
-    behind = np.empty(count - left, dtype=np.int64)
-    front = 0
-    back = 0
-    for i in range(count):
-        goes_left = projections[i] < border
-        if projections[i] == border and ties > 0:
-            goes_left = True
-            ties -= 1
-        if goes_left:
+def put_first(rows: IntArray, first: BoolArray) -> int:
+    """Move the rows marked `first` to the front, both parts in their old order; how many these are."""
+    # Slices are never assigned: that brings texts of errors which take 2 s to compile
+    behind, front = np.empty(rows.shape[0], dtype=np.int64), 0
+    for i in range(rows.shape[0]):
+        if first[i]:
             rows[front] = rows[i]
             front += 1
         else:
-            behind[back] = rows[i]
-            back += 1
-    for i in range(count - left):
-        rows[left + i] = behind[i]
+            behind[i - front] = rows[i]
+    for i in range(front, rows.shape[0]):
+        rows[i] = behind[i - front]
+    return front
+
+
+@kernel
+def split_rows(rows: IntArray, projections: FloatArray, left: int) -> None:
+    """Move the `left` rows of smallest projection to the front, both parts in their old order, ties in row order."""
+    border, ties = kth_smallest(projections, left), left
+    for value in projections:
+        ties -= value < border
+    goes_left = np.empty(rows.shape[0], dtype=np.bool_)
+    for i in range(rows.shape[0]):
+        goes_left[i] = projections[i] < border
+        if projections[i] == border and ties > 0:
+            goes_left[i] = True
+            ties -= 1
+    put_first(rows, goes_left)
 
 
 @kernel

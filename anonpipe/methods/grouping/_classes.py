@@ -280,14 +280,16 @@ def _merge_groups(means: FloatArray, sizes: FloatArray, counts: FloatArray, limi
         if ids[b] < ids[a]:
             a, b = b, a
         into[ids[b]] = ids[a]
-        means[:, a] = (sizes[a] * means[:, a] + sizes[b] * means[:, b]) / (sizes[a] + sizes[b])
-        sizes[a] += sizes[b]
-        counts[a] += counts[b]
-        wrong[a] = not _fulfils(counts[a], sizes[a], limits)
         left -= 1
+        for j in range(means.shape[0]):
+            means[j, a] = (sizes[a] * means[j, a] + sizes[b] * means[j, b]) / (sizes[a] + sizes[b])
+            means[j, b] = means[j, left]
+        for c in range(counts.shape[1]):
+            counts[a, c] += counts[b, c]
+            counts[b, c] = counts[left, c]
+        sizes[a] += sizes[b]
+        wrong[a] = not _fulfils(counts[a], sizes[a], limits)
         ids[b], sizes[b], wrong[b] = ids[left], sizes[left], wrong[left]
-        counts[b] = counts[left]
-        means[:, b] = means[:, left]
         a = _smallest_wrong(wrong, sizes, ids, left)
     for g in range(n_groups):
         into[g] = into[into[g]]

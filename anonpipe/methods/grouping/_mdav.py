@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import Field
 
 from anonpipe.kernels.compiled import kernel
-from anonpipe.kernels.points import ascending, gather_columns, mean_of, squared_distances, sum_rows
+from anonpipe.kernels.points import ascending, gather_columns, insert_nearest, mean_of, squared_distances, sum_rows
 from anonpipe.kernels.remaining import (
     FEW,
     Remaining,
@@ -54,11 +54,12 @@ def groups_from_outside(features: FloatArray, k: int, least: int, pairs: bool) -
 @kernel
 def outermost_group(features: FloatArray, rows: IntArray, k: int) -> IntArray:
     """Of `rows` (k or more, ascending) the one furthest from their mean and its k - 1 nearest."""
-    inside, every = features[rows], np.arange(rows.shape[0])
-    tree = remaining_records(inside, every, int(FEW))
-    nearest, distances = np.empty(k, dtype=np.int64), np.empty(k)
-    r = furthest_record(tree, mean_of(sum_rows(inside, every), rows.shape[0]), nb.boolean(False))
-    nearest_records(tree, inside[r], nearest, distances)
+    n, columns = rows.shape[0], gather_columns(features, rows)
+    distances, nearest, squared = np.empty(n), np.full(k, -1, dtype=np.int64), np.full(k, np.inf)
+    squared_distances(columns, n, mean_of(sum_rows(features, rows), n), distances)
+    squared_distances(columns, n, features[rows[furthest(distances, n, rows)]], distances)
+    for i in range(n):
+        insert_nearest(nearest, squared, i, distances[i])
     return rows[nearest]
 
 
@@ -73,7 +74,7 @@ def group_means(features: FloatArray, labels: IntArray, n_groups: int) -> FloatA
             for j in range(features.shape[1]):
                 means[labels[i], j] += features[i, j]
     for g in range(n_groups):
-        for j in range(features.shape[1]):  # an assignment of rows brings texts of errors that take 2 s to compile
+        for j in range(features.shape[1]):
             means[g, j] = means[g, j] / sizes[g] if sizes[g] > 0.0 else np.nan
     return means
 
@@ -389,7 +390,8 @@ def _take_places(columns: FloatArray, ids: IntArray, left: int, places: IntArray
         left -= 1
         labels[ids[place]] = label
         ids[place] = ids[left]
-        columns[:, place] = columns[:, left]
+        for j in range(columns.shape[0]):
+            columns[j, place] = columns[j, left]
     return left
 
 

@@ -33,8 +33,8 @@ def fill_small(features: FloatArray, rows: IntArray, k: int, assigned: IntArray,
     sizes = np.bincount(assigned, minlength=centres.shape[0])
     means = group_means(features[rows], assigned, centres.shape[0])
     for c in range(sizes.shape[0]):
-        if sizes[c] > 0:
-            centres[c] = means[c]
+        for j in range(centres.shape[1] if sizes[c] > 0 else 0):
+            centres[c, j] = means[c, j]
     distances = np.empty(rows.shape[0])
     for c in ascending(sizes):
         if sizes[c] >= k:
@@ -236,12 +236,13 @@ def merge_until_large(centres: FloatArray, sizes: IntArray, names: IntArray, k: 
         into[names[gone]] = names[keep]
         total = sizes[keep] + sizes[gone]
         small -= (sizes[keep] < k) + (sizes[gone] < k) - (total < k)
-        centres[:, keep] = (sizes[keep] * centres[:, keep] + sizes[gone] * centres[:, gone]) / total
+        count -= 1  # The last group moves to the place that has become free
+        for j in range(centres.shape[0]):
+            centres[j, keep] = (sizes[keep] * centres[j, keep] + sizes[gone] * centres[j, gone]) / total
+            centres[j, gone] = centres[j, count]
         sizes[keep] = total
         at[keep] = -1
         at[gone] = -1
-        count -= 1  # The last group moves to the place that has become free
-        centres[:, gone] = centres[:, count]
         sizes[gone] = sizes[count]
         names[gone] = names[count]
         at[gone] = at[count]

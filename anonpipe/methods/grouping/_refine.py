@@ -628,11 +628,13 @@ def descend(groups: SearchGroups, starts: IntArray, others: ListArray, changed: 
     passed over where neither has changed since it was last looked at.
     """
     count = groups.sizes.shape[0]
-    queue = np.flatnonzero(changed)
     waiting = changed > 0
     ring = np.empty(count, dtype=np.int64)
-    ring[: queue.shape[0]] = queue
-    head, length = 0, queue.shape[0]
+    head, length = 0, 0
+    for a in range(count):
+        if waiting[a]:
+            ring[length] = a
+            length += 1
     seen = np.zeros(count, dtype=np.int64)
     now = 1
     while length > 0 and now < PATIENCE * count:
@@ -752,7 +754,8 @@ def both_ways(near: ListArray) -> tuple[IntArray, ListArray]:
     others = np.empty(starts[n], dtype=np.int32)
     ends = starts[:n] + near.shape[1]
     for i in range(n):
-        others[starts[i] : starts[i] + near.shape[1]] = near[i]
+        for at in range(near.shape[1]):
+            others[starts[i] + at] = near[i, at]
         for j in near[i]:
             if not _names(near[j], i):
                 others[ends[j]] = i

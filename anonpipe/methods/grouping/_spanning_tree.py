@@ -14,7 +14,7 @@ import numpy as np
 from pydantic import Field
 
 from anonpipe.kernels.compiled import kernel
-from anonpipe.kernels.points import ascending, by_first_row, gather_columns, sort_groups, squared_distances
+from anonpipe.kernels.points import ascending, by_first_row, gather_columns, put_first, sort_groups, squared_distances
 from anonpipe.methods.grouping._classes import jensen_shannon, rounded, total_variation
 from anonpipe.methods.grouping._md import diameter_fixed
 from anonpipe.methods.grouping._mdav import outermost_group
@@ -197,10 +197,7 @@ def _part_stretch(parent: IntArray, group: IntArray, top: int, inside: BoolArray
     inside[group[0]] = False
     for v in group[1:]:
         inside[v] = v == top or inside[parent[v]]
-    front, behind = group[~inside[group]], group[inside[group]]
-    group[: front.shape[0]] = front
-    group[front.shape[0] :] = behind
-    return int(front.shape[0])
+    return put_first(group, ~inside[group])
 
 
 def mst(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
@@ -319,8 +316,8 @@ class Links(NamedTuple):
 def cut_trees(parent: IntArray, tree: IntArray, k: int, labels: IntArray) -> int:
     """Write the part of every record to `labels`, from the trees of `grow_forest`; the number of parts."""
     n = tree.shape[0]
-    above = np.full(2 * n, -1)  # Each cut adds one Steiner vertex at most, and there are fewer cuts than records
-    above[:n] = parent
+    # Each cut adds one Steiner vertex at most, and there are fewer cuts than records
+    above = np.concatenate((parent, np.full(n, -1)))
     child = np.full(2 * n, -1)
     links = Links(above, child, child.copy(), np.zeros(2 * n, dtype=np.int64), np.zeros(2 * n, dtype=np.bool_))
     order, starts = sort_groups(tree)

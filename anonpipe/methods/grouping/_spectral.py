@@ -9,7 +9,7 @@ from pydantic import Field
 
 from anonpipe.errors import InfeasibleError
 from anonpipe.kernels.compiled import kernel
-from anonpipe.kernels.points import covariance, kth_smallest, split_rows, turn_rows
+from anonpipe.kernels.points import covariance, kth_smallest, put_first, split_rows, turn_rows
 from anonpipe.methods.grouping._classes import jensen_shannon
 from anonpipe.methods.options import UnblockedClassOptions, UnblockedOptions
 from anonpipe.methods.record import Grouping
@@ -77,11 +77,10 @@ def _highest_of_lower_half(values: FloatArray) -> float:
 @kernel
 def _move_lower_first(features: FloatArray, rows: IntArray, column: int, border: float) -> int:
     """Move the rows of values up to `border` to the front, both parts in their old order; how many there are."""
-    lower = np.array([features[row, column] <= border for row in rows])
-    front, behind = rows[lower], rows[~lower]
-    rows[: front.shape[0]] = front
-    rows[front.shape[0] :] = behind
-    return int(front.shape[0])
+    lower = np.empty(rows.shape[0], dtype=np.bool_)
+    for i in range(rows.shape[0]):
+        lower[i] = features[rows[i], column] <= border
+    return put_first(rows, lower)
 
 
 def rhs(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:

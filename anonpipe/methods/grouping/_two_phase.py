@@ -150,7 +150,8 @@ def _decompose_groups(
         for at in range(starts[g], starts[g + 1]):
             labels[order[at]] = g
             following[order[at]] = order[at + 1] if at + 1 < starts[g + 1] else -1
-            sums[:, g] += features[order[at]]
+            for j in range(width):
+                sums[j, g] += features[order[at], j]
     centres = sums / sizes
     alive = groups
     for g in sequence:
@@ -177,8 +178,9 @@ def _decompose_groups(
             last[host] = i
             sizes[host] += 1
             scatter[host] += added[at]
-            sums[:, host] += features[i]
-            centres[:, host] = sums[:, host] / sizes[host]
+            for j in range(width):
+                sums[j, host] += features[i, j]
+                centres[j, host] = sums[j, host] / sizes[host]
     return labels
 
 
@@ -210,13 +212,12 @@ def _added_scatter(
     """What each member adds to its host's scatter, after those before it; `hosts` ascend."""
     # A record x that joins n others of mean c adds n/(n+1) |x - c|² and moves the mean by (x - c)/(n+1).
     added = np.zeros(members.shape[0])
-    centre = np.empty(features.shape[1])
-    host, size = -1, 0
+    centre, host, size = np.empty(0), -1, 0
     for at in range(members.shape[0]):
         if hosts[at] != host:
             host = hosts[at]
             size = sizes[host]
-            centre[:] = centres[:, host]
+            centre = centres[:, host].copy()
         for j in range(features.shape[1]):
             step = features[members[at], j] - centre[j]
             added[at] += step * step * size / (size + 1.0)
