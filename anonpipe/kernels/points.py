@@ -394,12 +394,12 @@ def split_recursively(features: FloatArray, leaves: int, turned: bool) -> tuple[
     n = features.shape[0]
     order = np.arange(n)
     projections = np.empty(n)
-    sizes = np.zeros(leaves + 1, dtype=np.int64)
+    starts = np.zeros(leaves + 1, dtype=np.int64)
     stack = [(0, n, 0, leaves)]
     while len(stack) > 0:
         low, high, leaf, count = stack.pop()
         if count == 1:
-            sizes[leaf + 1] = high - low
+            starts[leaf + 1] = high
             continue
         rows = order[low:high]
         direction = principal_direction(features, rows, turned)
@@ -411,7 +411,7 @@ def split_recursively(features: FloatArray, leaves: int, turned: bool) -> tuple[
         split_rows(rows, projections[low:high], left)
         stack.append((low, low + left, leaf, left_leaves))
         stack.append((low + left, high, leaf + left_leaves, count - left_leaves))
-    return order, np.cumsum(sizes)
+    return order, starts
 
 
 def block_order(features: FloatArray, rows: int, *, turned: bool = False) -> tuple[IntArray, IntArray]:
@@ -421,6 +421,4 @@ def block_order(features: FloatArray, rows: int, *, turned: bool = False) -> tup
     features = checked_features(features)
     if rows < 1:
         raise ValueError(f"rows of a block is {rows}; give 1 or more")
-    leaves = max(1, -(-len(features) // rows))
-    order, starts = split_recursively(features, leaves, turned)
-    return order, starts
+    return split_recursively(features, max(1, -(-len(features) // rows)), turned)

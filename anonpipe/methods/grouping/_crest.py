@@ -109,14 +109,13 @@ def class_tree(
     joined = np.zeros(n, dtype=np.int64)
     ids = np.arange(1, n)
     outside = gather_columns(features, ids)
-    inside = np.empty((features.shape[1], n))
+    inside = gather_columns(features, joined)
     key = np.full(n - 1, np.inf)
     link = np.full(n - 1, -1)
     room = np.empty(n)
     queue = np.empty((n, 3), dtype=np.int64)
     changed = np.empty(n, dtype=np.int64)
     lower = np.empty(shares.shape[0], dtype=np.bool_)
-    inside[:, 0] = features[0]
     _divergences(tree, int(0), lower)
     lower[:] = True
     _offer(tree, int(0), lower, alpha, unit, outside, ids, n - 1, key, link, room)
@@ -130,7 +129,8 @@ def class_tree(
         u = link[at]
         joined[step] = v
         length[v] = np.sqrt(squared_distance(features[u], features[v]))
-        inside[:, step] = features[v]
+        for j in range(features.shape[1]):
+            inside[j, step] = features[v, j]
         left -= 1
         drop_outside(outside, ids, key, link, at, left)
         tree.parent[v], tree.sibling[v], tree.child[u] = u, tree.child[u], v

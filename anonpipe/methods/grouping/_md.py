@@ -6,7 +6,7 @@ import numba as nb
 import numpy as np
 
 from anonpipe.kernels.compiled import kernel
-from anonpipe.kernels.points import add_row, mean_of, squared_distance, sum_rows
+from anonpipe.kernels.points import add_row, mean_of, squared_distance, squared_distances, sum_rows
 from anonpipe.kernels.remaining import (
     FEW,
     Remaining,
@@ -89,19 +89,15 @@ def _maximum_distance_groups(features: FloatArray, k: int) -> IntArray:
     return labels
 
 
-@kernel
 def _join_together(features: FloatArray, labels: IntArray) -> None:
     """Give all records with label -1 the group whose mean is nearest to theirs, ties to the lower label."""
     remaining = np.flatnonzero(labels < 0)
-    if remaining.shape[0] == 0:
-        return
-    mean = mean_of(sum_rows(features, remaining), remaining.shape[0])
-    means = group_means(features, labels, labels.max() + 1)
-    nearest = 0
-    for g in range(means.shape[0]):
-        if squared_distance(means[g], mean) < squared_distance(means[nearest], mean):
-            nearest = g
-    labels[remaining] = nearest
+    if len(remaining):
+        means = group_means(features, labels, labels.max() + 1)
+        distances = np.empty(len(means))
+        mean = mean_of(sum_rows(features, remaining), len(remaining))
+        squared_distances(means.T.copy(), len(means), mean, distances)
+        labels[remaining] = np.argmin(distances)
 
 
 def md(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
@@ -208,18 +204,16 @@ def condensation(features: FloatArray, k: int, *, rng: np.random.Generator) -> I
     """
     # The first free record of a random order is any free one with the same chance.
     seeds = rng.permutation(len(features)).astype(np.int64)
-    labels = np.empty(len(features), dtype=np.int64)
-    condense(features, k, seeds, labels)
-    return labels
+    return with_rest(features, condense(features, k, seeds), k, join_nearest)
 
 
 @kernel
-def condense(features: FloatArray, k: int, seeds: IntArray, labels: IntArray) -> None:
-    """Write the group of every record to `labels`; `seeds` are all rows, in the order in which they are drawn."""
+def condense(features: FloatArray, k: int, seeds: IntArray) -> IntArray:
+    """The group of every record, -1 for the rest; `seeds` are all rows, in the order in which they are drawn."""
     n = features.shape[0]
+    labels = np.full(n, -1, dtype=np.int64)
     tree = remaining_records(features, np.arange(n), int(FEW))
     near, distances = np.empty(k - 1, dtype=np.int64), np.empty(k - 1)
-    labels[:] = -1
     label = 0
     for seed in seeds:
         if label == n // k:
@@ -234,7 +228,7 @@ def condense(features: FloatArray, k: int, seeds: IntArray, labels: IntArray) ->
             take_rows(tree, near)
             labels[near] = label
         label += 1
-    join_nearest(features, labels)
+    return labels
 
 
 METHODS = (

@@ -79,16 +79,14 @@ def group_means(features: FloatArray, labels: IntArray, n_groups: int) -> FloatA
     return means
 
 
-@kernel
 def join_nearest(features: FloatArray, labels: IntArray) -> None:
     """Give each record with label -1 the group whose mean, before any joins, is nearest, ties to the lower label."""
     means = group_means(features, labels, labels.max() + 1)
     columns = means.T.copy()
     distances = np.empty(means.shape[0])
-    for i in range(labels.shape[0]):
-        if labels[i] < 0:
-            squared_distances(columns, means.shape[0], features[i], distances)
-            labels[i] = np.argmin(distances)
+    for i in np.flatnonzero(labels < 0):
+        squared_distances(columns, len(means), features[i], distances)
+        labels[i] = np.argmin(distances)
 
 
 @kernel

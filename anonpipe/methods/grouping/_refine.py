@@ -632,9 +632,8 @@ def descend(groups: SearchGroups, starts: IntArray, others: ListArray, changed: 
     ring = np.empty(count, dtype=np.int64)
     head, length = 0, 0
     for a in range(count):
-        if waiting[a]:
-            ring[length] = a
-            length += 1
+        ring[length] = a
+        length += waiting[a]
     seen = np.zeros(count, dtype=np.int64)
     now = 1
     while length > 0 and now < PATIENCE * count:
@@ -750,7 +749,8 @@ def both_ways(near: ListArray) -> tuple[IntArray, ListArray]:
         for j in near[i]:
             if not _names(near[j], i):
                 starts[j + 1] += 1
-    starts = np.cumsum(starts)
+    for i in range(n):
+        starts[i + 1] += starts[i]
     others = np.empty(starts[n], dtype=np.int32)
     ends = starts[:n] + near.shape[1]
     for i in range(n):

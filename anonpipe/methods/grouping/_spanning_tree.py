@@ -316,8 +316,7 @@ class Links(NamedTuple):
 def cut_trees(parent: IntArray, tree: IntArray, k: int, labels: IntArray) -> int:
     """Write the part of every record to `labels`, from the trees of `grow_forest`; the number of parts."""
     n = tree.shape[0]
-    # Each cut adds one Steiner vertex at most, and there are fewer cuts than records
-    above = np.concatenate((parent, np.full(n, -1)))
+    above = np.concatenate((parent, np.full(n, -1)))  # Each cut adds a Steiner vertex at most; there are fewer than n
     child = np.full(2 * n, -1)
     links = Links(above, child, child.copy(), np.zeros(2 * n, dtype=np.int64), np.zeros(2 * n, dtype=np.bool_))
     order, starts = sort_groups(tree)
@@ -328,7 +327,9 @@ def cut_trees(parent: IntArray, tree: IntArray, k: int, labels: IntArray) -> int
         stack = [order[starts[g] : starts[g + 1]]]
         while len(stack) > 0:
             part = stack.pop()
-            records = int(np.searchsorted(part, n))
+            records = 0
+            for v in part:
+                records += v < n
             added = _cut(part, records, n, k, links, vertices) if records > most else -1
             if added < 0:
                 labels[part[:records]] = label

@@ -9,7 +9,7 @@ import numpy as np
 from anonpipe.kernels.compiled import kernel
 from anonpipe.kernels.points import ascending, sort_groups, squared_distances
 from anonpipe.kernels.remaining import FEW, nearest_records, remaining_records, take_rows, tidied
-from anonpipe.methods.grouping._mdav import join_nearest, mdav_1
+from anonpipe.methods.grouping._mdav import join_nearest, mdav_1, with_rest
 from anonpipe.methods.grouping._units import group_again
 from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
@@ -17,7 +17,7 @@ from anonpipe.types import FloatArray, IntArray
 
 @kernel
 def _group_by_reference_points(features: FloatArray, k: int) -> IntArray:
-    """Group of each record, 0 to n_groups - 1 in order of formation (see `anonpipe.methods.grouping.tfrp_1`)."""
+    """Group of each record, from 0 in order of formation, -1 for the rest (see `anonpipe.methods.grouping.tfrp_1`)."""
     n = features.shape[0]
     orders = (_from_furthest(features, float(features.min())), _from_furthest(features, float(features.max())))
     at = np.zeros(2, dtype=np.int64)
@@ -35,7 +35,6 @@ def _group_by_reference_points(features: FloatArray, k: int) -> IntArray:
         nearest_records(tree, features[order[at[turn]]], nearest, distances)
         take_rows(tree, nearest)
         labels[nearest] = label
-    join_nearest(features, labels)
     return labels
 
 
@@ -53,7 +52,7 @@ KNOWN = 2  # Nearest records known of each, in units of k: the more, the fewer s
 
 @kernel
 def _group_by_density(features: FloatArray, k: int) -> IntArray:
-    """Group of each record, 0 to n_groups - 1 in order of formation (see `anonpipe.methods.grouping.dba_1`)."""
+    """Group of each record, from 0 in order of formation, -1 for the rest (see `anonpipe.methods.grouping.dba_1`)."""
     # `near[i, :known[i]]` are the records nearest to i, nearest first; the first k of them are without a group and are
     # its neighbourhood, of which `scatter` holds the scatter times k. Only records that have lost a neighbour are
     # looked at again, and searched for only if fewer than k known ones are left.
@@ -89,7 +88,6 @@ def _group_by_density(features: FloatArray, k: int) -> IntArray:
                 known[i] = min(most, left)
                 nearest_records(tree, features[i], near[i, : known[i]], distances[: known[i]])
             scatter[i] = scatter_times_size(features, near[i, :k], offsets)
-    join_nearest(features, labels)
     return labels
 
 
@@ -271,7 +269,7 @@ def tfrp_1(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArra
     published figures come out. Columns should therefore be of one scale. The two points change places by turns down to
     the last group, and the means that leftovers look at are those before any of them joins.
     """
-    return np.asarray(_group_by_reference_points(features, k))
+    return with_rest(features, _group_by_reference_points(features, k), k, join_nearest)
 
 
 def tfrp_2(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
@@ -302,7 +300,7 @@ def dba_1(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray
     and to all digits. The densest groups are cut out of their surroundings, which leaves ragged remains: on most tables
     MDAV loses less. The second phase, `dba_2`, mends that in part.
     """
-    return np.asarray(_group_by_density(features, k))
+    return with_rest(features, _group_by_density(features, k), k, join_nearest)
 
 
 def dba_2(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:

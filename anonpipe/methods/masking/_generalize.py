@@ -17,7 +17,7 @@ from anonpipe.kernels.points import kth_smallest, split_rows
 from anonpipe.methods.executor import Reduce, Rows, Step
 from anonpipe.methods.options import MaskOptions
 from anonpipe.methods.record import Ends, Features, Masker, no_dummies
-from anonpipe.types import FloatArray, IntArray
+from anonpipe.types import BoolArray, FloatArray, IntArray
 
 Release = Literal["midpoint", "interval"]
 Cuts = Literal["relaxed", "strict"]
@@ -124,7 +124,8 @@ def intervals(
     if len(features) < k:
         raise InputError(f"generalize was given k={k} for {len(features)} records; add records, or {LOWER_K_OF_MASK}")
     ranges = np.ptp(features, axis=0) if scale is None else scale
-    order, starts = _mondrian_groups(features, k, ranges, cuts == "strict")
+    order, ends = _mondrian_groups(features, k, ranges, cuts == "strict")
+    starts = np.append(0, np.flatnonzero(ends) + 1)
     low = np.minimum.reduceat(features[order], starts[:-1], axis=0)
     high = np.maximum.reduceat(features[order], starts[:-1], axis=0)
     hidden = high - low > suppress_above * ranges if suppress_above is not None else np.zeros(low.shape, dtype=np.bool_)
@@ -300,8 +301,8 @@ def _cut(features: FloatArray, rows: IntArray, k: int, widths: FloatArray, stric
 
 
 @kernel
-def _mondrian_groups(features: FloatArray, k: int, scale: FloatArray, strict: bool) -> tuple[IntArray, IntArray]:
-    """Cut all records into groups of at least k; `scale` has shape (width,)."""
+def _mondrian_groups(features: FloatArray, k: int, scale: FloatArray, strict: bool) -> tuple[IntArray, BoolArray]:
+    """Cut all records into groups of at least k: their order, and where groups end; `scale` has shape (width,)."""
     n, width = features.shape
     order = np.arange(n)
     values, widths = np.empty(n), np.empty(width)
@@ -319,4 +320,4 @@ def _mondrian_groups(features: FloatArray, k: int, scale: FloatArray, strict: bo
         else:
             stack.append((low, low + left))
             stack.append((low + left, high))
-    return order, np.append(0, np.flatnonzero(ends) + 1)
+    return order, ends
