@@ -171,8 +171,8 @@ def test_the_given_folder_comes_first(tmp_path, monkeypatch, fresh):
     assert any_kept()
 
 
-SLOW = {"np.argsort", "np.diff", "np.sort", "np.where"}
-"""What numba compiles for a second or more; `anonpipe.kernels.points` has loops in their place."""
+SLOW = {"np.append", "np.argsort", "np.cumsum", "np.diff", "np.sort", "np.where"}
+"""What numba compiles for half a second or more; `anonpipe.kernels.points` has loops in their place."""
 
 
 def test_no_kernel_calls_what_takes_seconds_to_compile():
@@ -180,3 +180,29 @@ def test_no_kernel_calls_what_takes_seconds_to_compile():
         tree = ast.parse(textwrap.dedent(inspect.getsource(kernel.py_func)))
         called = {ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
         assert not called & SLOW, (name, kernel.__name__)
+
+
+def _is_slice(target):
+    parts = getattr(target.slice, "elts", [target.slice]) if isinstance(target, ast.Subscript) else []
+    return any(isinstance(part, ast.Slice) for part in parts)
+
+
+def _assigned(tree):
+    """What is assigned to slices of arrays."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign | ast.AugAssign):
+            target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+            targets = getattr(target, "elts", [target])
+            values = getattr(node.value, "elts", [node.value] * len(targets))
+            yield from (ast.unparse(value) for one, value in zip(targets, values, strict=False) if _is_slice(one))
+
+
+def test_kernels_assign_constants_alone_to_slices():
+    """Else each brings texts of errors that numba compiles for two seconds."""
+    found = 0
+    for name, kernel in _kernels():
+        tree = ast.parse(textwrap.dedent(inspect.getsource(kernel.py_func)))
+        values = [*_assigned(tree)]
+        assert {*values} <= {"0", "0.0", "1.0", "-1", "True", "np.inf"}, (name, kernel.__name__)
+        found += len(values)
+    assert found > 30

@@ -11,7 +11,7 @@ import numpy as np
 from anonpipe.evaluate.coding import Coding
 from anonpipe.evaluate.risk._nearest import near_order
 from anonpipe.kernels.compiled import kernel
-from anonpipe.kernels.points import ascending
+from anonpipe.kernels.points import ascending, largest
 from anonpipe.types import FloatArray, IntArray
 
 NEIGHBOURS = 5  # Closest released records whose agreement says how sure a guess is
@@ -153,7 +153,7 @@ def _search_branches(
         for branch in ascending(bounds):
             for a in range(attributes):
                 borders[a] = best[q, a, -1]
-            if bounds[branch] > borders.max():
+            if bounds[branch] > largest(borders):
                 break
             _add_up(low[branch], high[branch], query, ends, jumps, borders, part, leaf_total, leaf_reach)
             for leaf in range(_FAN):

@@ -6,7 +6,7 @@ import numba as nb
 import numpy as np
 
 from anonpipe.kernels.compiled import kernel
-from anonpipe.kernels.points import add_row, mean_of, squared_distance, squared_distances, sum_rows
+from anonpipe.kernels.points import add_row, largest, mean_of, squared_distance, squared_distances, sum_rows
 from anonpipe.kernels.remaining import (
     FEW,
     Remaining,
@@ -30,7 +30,7 @@ def _first_bounds(features: FloatArray) -> FloatArray:
     bounds = np.empty(n)
     for i in range(n):
         bounds[i] = np.sqrt(squared_distance(features[i], mean))
-    bounds += bounds.max()  # The slack covers all rounding here and in the distances
+    bounds += largest(bounds)  # The slack covers all rounding here and in the distances
     out: FloatArray = np.square(bounds) * (1.0 + 1e-14 * (16 + features.shape[1])) + np.finfo(np.float64).tiny
     return out
 

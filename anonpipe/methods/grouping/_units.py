@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import pairwise
 
+import numba as nb
 import numpy as np
 
 from anonpipe.errors import LOWER_K, InfeasibleError
@@ -146,18 +147,19 @@ def _merge_until(features: FloatArray, order: IntArray, starts: IntArray, units:
     left = n_groups
     a = _fewest(held, sizes, ids, left, k)
     while a >= 0 and left > 1:
-        _mark(mark, units, following, first[a], True)
+        _mark(mark, units, following, first[a], nb.boolean(True))
         b = _partner(means, sizes, ids, left, a, mark, units, following, first)
         held[a] += _lacking(mark, units, following, first[b])
-        _mark(mark, units, following, first[a], False)
+        _mark(mark, units, following, first[a], nb.boolean(False))
         following[last[a]], last[a] = first[b], last[b]
-        means[:, a] = (sizes[a] * means[:, a] + sizes[b] * means[:, b]) / (sizes[a] + sizes[b])
+        left -= 1
+        for j in range(width):
+            means[j, a] = (sizes[a] * means[j, a] + sizes[b] * means[j, b]) / (sizes[a] + sizes[b])
+            means[j, b] = means[j, left]
         sizes[a] += sizes[b]
         low, high = min(ids[a], ids[b]), max(ids[a], ids[b])
         into[high], ids[a] = low, low
-        left -= 1
         ids[b], sizes[b], held[b], first[b], last[b] = ids[left], sizes[left], held[left], first[left], last[left]
-        means[:, b] = means[:, left]
         a = _fewest(held, sizes, ids, left, k)
     for g in range(n_groups):
         into[g] = into[into[g]]
