@@ -8,9 +8,9 @@ drawing turns an unmasked 5 % into 29 %. The calibrated ways keep the counts ins
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from scipy.special import expit, log_expit
 
+from anonpipe.kernels.compiled import kernel
 from anonpipe.kernels.points import largest_group, split_rows
 from anonpipe.types import FloatArray, IntArray
 
@@ -101,7 +101,7 @@ def rounded(chances: FloatArray, units: int, rng: np.random.Generator) -> IntArr
 _SORT_FROM = 64
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _assign_by_counts(
     scores: FloatArray, order: IntArray, starts: IntArray, targets: IntArray, sequence: IntArray
 ) -> IntArray:
@@ -126,7 +126,7 @@ def _assign_by_counts(
     return chosen
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _bring_forward(free: IntArray, scores: FloatArray, category: int, wanted: int) -> None:
     """Move the `wanted` best records of a category to the front; all others keep their order."""
     count = len(free)

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
-import numba as nb
 import numpy as np
 
 from anonpipe.columns import Kind
@@ -23,6 +22,7 @@ from anonpipe.encoding.scan import MOST_DUMMIES, Scan
 from anonpipe.encoding.scores import ScoredColumn, Scores
 from anonpipe.encoding.values import Grid, numbers
 from anonpipe.errors import InputError
+from anonpipe.kernels.compiled import kernel
 from anonpipe.kernels.points import ascending, sort_groups
 from anonpipe.methods.synthesis import restore_by_rank, synthesize
 from anonpipe.types import FloatArray, IntArray
@@ -360,7 +360,7 @@ class FeatureEncoder:
 # --- Values held inside bounds without moving the sums of their groups ------------------------------------------------
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _fall(x: FloatArray, low: float, high: float, excess: float) -> float:
     """How far sorted values must fall so that, held inside [low, high], they lose `excess` in sum."""
     # Walks from one change of slope to the next: a value above `high` starts to move when it comes inside, a value at
@@ -388,7 +388,7 @@ def _fall(x: FloatArray, low: float, high: float, excess: float) -> float:
     return fall
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _excess(x: FloatArray, low: float, high: float) -> float:
     """By how much holding values inside the bounds raises their sum; 0 also where no values inside have that sum."""
     n = x.shape[0]
@@ -401,7 +401,7 @@ def _excess(x: FloatArray, low: float, high: float) -> float:
     return clipped - total
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _shift(x: FloatArray, low: float, high: float, excess: float) -> float:
     """The shift of sorted values that takes `excess` off their sum once they are held inside."""
     if excess == 0.0:
@@ -411,7 +411,7 @@ def _shift(x: FloatArray, low: float, high: float, excess: float) -> float:
     return float(_fall(-x[::-1], -high, -low, -excess))
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def variance_inside(x: FloatArray, low: float, high: float) -> float:
     """Variance of sorted values, shape (n_rows,), once `keep_group_sums` moved them into the bounds as one group."""
     n, shift = x.shape[0], _shift(x, low, high, _excess(x, low, high))
@@ -424,7 +424,7 @@ def variance_inside(x: FloatArray, low: float, high: float) -> float:
     return float(squares / n)
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def keep_group_sums(values: FloatArray, order: IntArray, starts: IntArray, low: float, high: float) -> FloatArray:
     """Move values into [low, high] by the least squares that keep the sum of every group; values (n_rows,)."""
     out = values.copy()

@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Literal
 
-import numba as nb
 import numpy as np
 
 from anonpipe.encoding.features import CategoryBlock, FeatureEncoder, Groups, NumberBlock, variance_inside
 from anonpipe.encoding.scores import ScoredColumn, Scores
+from anonpipe.kernels.compiled import kernel
 from anonpipe.kernels.mixture import moments_by_group
 from anonpipe.kernels.points import places
 from anonpipe.methods.masking import DrawnSample
@@ -331,7 +331,7 @@ def _of_different_columns(encoder: FeatureEncoder, channels: int) -> BoolArray:
 # --- Values of one column exchanged between records until the column has wanted covariances with all others -----------
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def exchange(
     features: FloatArray,
     start: int,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from numba import njit
 
+from anonpipe.kernels.compiled import kernel
 from anonpipe.kernels.points import block_order, largest_group
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
@@ -109,7 +109,7 @@ def _predicted(values: FloatArray, others: FloatArray, known: BoolArray) -> Floa
     return np.asarray((others - centre) @ slopes)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _fill_column(
     values: FloatArray, order: IntArray, starts: IntArray, line: IntArray, fewest: int, draws: FloatArray
 ) -> None:
@@ -140,7 +140,7 @@ def _fill_column(
                 turn += 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _collect(known: FloatArray, order: IntArray, starts: IntArray, group: int, donors: FloatArray, count: int) -> int:
     """Write the values that a group has behind the first `count` donors; the number of donors then."""
     for at in range(starts[group], starts[group + 1]):

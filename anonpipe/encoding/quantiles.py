@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
-import numba as nb
 import numpy as np
 import numpy.typing as npt
 
+from anonpipe.kernels.compiled import kernel
 from anonpipe.kernels.points import dot, places
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
@@ -458,7 +458,7 @@ def _moves(
 # --- Sorted values cut into runs of at least so many records, each with a mean that discloses nobody -----------------
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def cut_runs(
     counts: IntArray, values: FloatArray, atom: BoolArray, least: int, starts: IntArray
 ) -> tuple[IntArray, BoolArray]:
@@ -502,7 +502,7 @@ def cut_runs(
     return piece, is_atom[:pieces]
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _apart(counts: IntArray, excess: FloatArray, width: float, fewer: int, share: float) -> int:
     """How many of the first values are of records, fewer than `fewer`, that stand apart and make up the total."""
     # Those after them have together less than `share` of what they have, which would disclose their sum. All are so far
@@ -521,7 +521,7 @@ def _apart(counts: IntArray, excess: FloatArray, width: float, fewer: int, share
     return found
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _capped(counts: IntArray, excess: FloatArray, width: float, fewer: int, share: float) -> float:
     """The largest excess that a run may count, by the p % rule and `_apart`; `excess` descends, none is below 0."""
     # Setting the j largest to the j-th (j = 1 changes nothing) is safe where those after the (j+1)-th have together at
@@ -545,7 +545,7 @@ def _capped(counts: IntArray, excess: FloatArray, width: float, fewer: int, shar
     return float(excess[max(apart, 0 if counts[0] > 1 else 1)])
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def run_means(
     counts: IntArray, values: FloatArray, starts: IntArray, atom: BoolArray, fewer: int, share: float
 ) -> FloatArray:
@@ -583,7 +583,7 @@ def run_means(
     return out
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _median(counts: IntArray) -> int:
     """The first value up to which there are half of the records."""
     wanted, at = (counts.sum() + 1) // 2, 0
@@ -594,13 +594,15 @@ def _median(counts: IntArray) -> int:
     return at
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _blocks(counts: IntArray, widths: FloatArray, penalty: float) -> IntArray:
     """Where blocks of the most likely density begin; counts, widths (n_cells,)."""
     # Each block of m of the n records costs `penalty` and log(n / m), as there are n / m places for one of its size. A
     # begin from which no later end can be the best is not tried again (Killick et al. 2012).
     n = counts.shape[0]
-    records, length = np.append(0, np.cumsum(counts)), np.append(0.0, np.cumsum(widths))
+    records, length = np.zeros(n + 1, dtype=np.int64), np.zeros(n + 1)
+    for at in range(n):
+        records[at + 1], length[at + 1] = records[at] + counts[at], length[at] + widths[at]
     most = math.log(records[n])
     best, begin = np.zeros(n + 1), np.zeros(n + 1, dtype=np.int64)
     tried, value, some = np.empty(n, dtype=np.int64), np.empty(n), 0

@@ -20,7 +20,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from numba import njit
 
 from anonpipe.columns import Column
 from anonpipe.encoding.values import (
@@ -33,6 +32,7 @@ from anonpipe.encoding.values import (
     present,
     units_per_day,
 )
+from anonpipe.kernels.compiled import kernel
 from anonpipe.kernels.points import mix
 from anonpipe.rng import keyed, number_keys
 from anonpipe.storage.sketch import HashArray
@@ -194,7 +194,7 @@ _FNV_PRIME = np.uint64(0x100000001B3)
 _NULL = np.uint64(0x6E756C6C6E756C6C)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _hash_texts(offsets: IntArray, data: npt.NDArray[np.uint8], digits: int) -> HashArray:
     """Up to so many last digits of each text as a number, plus FNV-1a of the rest, mixed; offsets (n + 1,)."""
     out = np.empty(len(offsets) - 1, dtype=np.uint64)
@@ -211,7 +211,7 @@ def _hash_texts(offsets: IntArray, data: npt.NDArray[np.uint8], digits: int) -> 
     return out
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def add_column(rows: HashArray, hashes: HashArray, valid: BoolArray, seeds: HashArray) -> None:
     """Add one column to rows (n, lanes), in place, in any order of columns; hashes, valid (n,), seeds (lanes,)."""
     for i in range(len(rows)):
@@ -222,7 +222,7 @@ def add_column(rows: HashArray, hashes: HashArray, valid: BoolArray, seeds: Hash
                 rows[i, lane] += mix(mix(seeds[lane] ^ _NULL))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sum_rows(rows: HashArray, first_row: np.uint64) -> HashArray:
     """Sum of the rows' hashes modulo 2^64, each bound to its place in the input; rows (n, lanes), returns (lanes,)."""
     total = np.zeros(rows.shape[1], dtype=np.uint64)

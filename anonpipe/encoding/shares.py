@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
-import numba as nb
 import numpy as np
 
 from anonpipe.columns import Kind
@@ -20,6 +19,7 @@ from anonpipe.encoding.features import CategoryBlock, ConditioningEncoder, Featu
 from anonpipe.encoding.matching import ScoreMap, TimeRegression, ValueScores
 from anonpipe.encoding.quantiles import Radix
 from anonpipe.errors import InputError
+from anonpipe.kernels.compiled import kernel
 from anonpipe.kernels.points import sort_groups
 from anonpipe.moments import Expected, Moments
 from anonpipe.rng import generator, keyed, number_keys
@@ -40,7 +40,7 @@ def share_out(mass: FloatArray, totals: IntArray, sizes: IntArray) -> IntArray:
     return np.asarray(_rounded(fitted, totals.astype(np.int64), sizes.astype(np.int64)))
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _rounded(fitted: FloatArray, left: IntArray, sizes: IntArray) -> IntArray:
     """Whole numbers near `fitted`, of both margins; in a row the largest remainders are rounded up first."""
     counts, carried = np.zeros(fitted.shape, dtype=np.int64), np.zeros(fitted.shape[1])

@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numba import njit
 
 from anonpipe.columns import Column, Kind
 from anonpipe.encoding.row_hash import (
@@ -31,6 +30,7 @@ from anonpipe.encoding.row_hash import (
 )
 from anonpipe.encoding.values import is_supported, plain, positions, present
 from anonpipe.errors import InputError
+from anonpipe.kernels.compiled import kernel
 from anonpipe.kernels.points import mix
 from anonpipe.rng import keyed, number_keys
 from anonpipe.storage.sketch import (
@@ -218,7 +218,7 @@ def _value_lanes(words: HashArray, valid: BoolArray) -> HashArray:
     return lanes
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _excerpts(a: HashArray, b: HashArray, c: HashArray, there: BoolArray, border: np.uint64, out: HashArray) -> int:
     """Numbers of the sums of three values, shape (n,), those up to a border, into `out`; returns how many."""
     count = 0

@@ -10,12 +10,13 @@ import math
 import numba as nb
 import numpy as np
 
+from anonpipe.kernels.compiled import kernel
 from anonpipe.types import FloatArray, IntArray
 
 BLOCK = 256  # Rows multiplied at a time; a multiple of 4
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def group_mean(features: FloatArray, members: IntArray, mean: FloatArray) -> None:
     """Write the mean of the `members` rows into `mean`, by differences to the first: exact for equal rows."""
     first = members[0]
@@ -29,7 +30,7 @@ def group_mean(features: FloatArray, members: IntArray, mean: FloatArray) -> Non
         mean[j] = features[first, j] + mean[j] / members.shape[0]
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def add_products(a: FloatArray, b: FloatArray, out: FloatArray, symmetric: bool) -> None:
     """Add a'b to `out`, four rows at a time; `symmetric` fills the upper triangle only."""
     for i in range(0, a.shape[0], 4):
@@ -39,7 +40,7 @@ def add_products(a: FloatArray, b: FloatArray, out: FloatArray, symmetric: bool)
                 out[j, h] += (a0 * b[i, h] + a1 * b[i + 1, h]) + (a2 * b[i + 2, h] + a3 * b[i + 3, h])
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def add_matrix(a: FloatArray, out: FloatArray) -> None:
     """Add `a` to `out`; numba compiles `+=` of arrays three times as long."""
     for j in range(a.shape[0]):
@@ -47,7 +48,7 @@ def add_matrix(a: FloatArray, out: FloatArray) -> None:
             out[j, h] += a[j, h]
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def copy_rows(rows: FloatArray, out: FloatArray) -> None:
     """Write `rows` into the first of `out`; an assignment brings texts of errors that take 2 s to compile."""
     for i in range(rows.shape[0]):
@@ -55,14 +56,14 @@ def copy_rows(rows: FloatArray, out: FloatArray) -> None:
             out[i, j] = rows[i, j]
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _mirror(upper: FloatArray) -> None:
     for j in range(upper.shape[0]):
         for h in range(j):
             upper[j, h] = upper[h, j]
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def mean_and_scatter(features: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Mean, shape (width,), and scatter about it, shape (width, width), of all rows."""
     n, width = features.shape
@@ -93,7 +94,7 @@ def mean_and_scatter(features: FloatArray) -> tuple[FloatArray, FloatArray]:
     return mean, scatter
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def within_scatter(features: FloatArray, order: IntArray, starts: IntArray) -> FloatArray:
     """Scatter of all rows about their group's mean, summed over groups, shape (width, width)."""
     width = features.shape[1]
@@ -122,7 +123,7 @@ def within_scatter(features: FloatArray, order: IntArray, starts: IntArray) -> F
     return within
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def cross_products(a: FloatArray, b: FloatArray) -> FloatArray:
     """The product a'b of two tables with the same rows, shape (columns of a, columns of b)."""
     n = a.shape[0]
@@ -140,7 +141,7 @@ def cross_products(a: FloatArray, b: FloatArray) -> FloatArray:
     return total
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def spread_sums(
     features: FloatArray, order: IntArray, starts: IntArray, centre: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]:
@@ -179,7 +180,7 @@ def spread_sums(
 # The basis of n - 1 dimensions is the Householder reflector that maps the ones to the first axis: nothing is stored.
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def contrasts(features: FloatArray, members: IntArray, mean: FloatArray, out: FloatArray) -> None:
     """Centre a group and write its n - 1 coordinates in the zero-sum basis into `out`."""
     n, width = members.shape[0], features.shape[1]
@@ -191,7 +192,7 @@ def contrasts(features: FloatArray, members: IntArray, mean: FloatArray, out: Fl
             out[i - 1, j] = (features[row, j] - mean[j]) - (features[first, j] - mean[j]) * share
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def write_group(a: FloatArray, mean: FloatArray, members: IntArray, out: FloatArray) -> None:
     """Write mean plus the records that have the coordinates `a` in the zero-sum basis."""
     n, width = members.shape[0], out.shape[1]
@@ -209,7 +210,7 @@ def write_group(a: FloatArray, mean: FloatArray, members: IntArray, out: FloatAr
             out[row, j] = mean[j] + (a[i - 1, j] - total[j])
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def reflect(a: FloatArray, top: int, left: int, v: FloatArray, size: int, flip: float, sums: FloatArray) -> None:
     """Reflect rows `top` to `top + size` of `a`, column `left` on, by the normal `v`; first flip row `top`."""
     norm = 0.0
@@ -229,7 +230,7 @@ def reflect(a: FloatArray, top: int, left: int, v: FloatArray, size: int, flip: 
             a[top + i, j] -= v[i] * sums[j]
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def householder(x: FloatArray, size: int) -> float:
     """Turn `x` into the normal of the reflector that maps it to the first axis; the image's sign, 0 for zeros."""
     largest = 0.0
@@ -246,7 +247,7 @@ def householder(x: FloatArray, size: int) -> float:
     return sign
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def triangularise(a: FloatArray, rows: int, v: FloatArray, sums: FloatArray) -> None:
     """Replace `a` by the triangle of its QR decomposition (Householder), zeros below."""
     for j in range(min(rows, a.shape[1])):
@@ -259,7 +260,7 @@ def triangularise(a: FloatArray, rows: int, v: FloatArray, sums: FloatArray) -> 
             a[i, j] = 0.0
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def rotate(a: FloatArray, rows: int, rank: int, draws: FloatArray, v: FloatArray, sums: FloatArray) -> int:
     """Apply a random orthogonal matrix to `a`, whose rows after `rank` are zero; returns the draws used."""
     # Its first `rank` columns are uniform (Haar): reflectors that map the axes to normal vectors of falling length,
@@ -277,7 +278,7 @@ def rotate(a: FloatArray, rows: int, rank: int, draws: FloatArray, v: FloatArray
     return used
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def centre_groups(features: FloatArray, order: IntArray, starts: IntArray, out: FloatArray) -> None:
     """Write each group's mean into the rows of its members in `out`, shape (n_rows, width)."""
     mean = np.empty(features.shape[1])
@@ -289,7 +290,7 @@ def centre_groups(features: FloatArray, order: IntArray, starts: IntArray, out: 
                 out[row, j] = mean[j]
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def centre_in_groups(draws: FloatArray, starts: IntArray) -> None:
     """Subtract from `draws`, shape (rows of the groups, rank), group by group, the mean of each group."""
     for g in range(starts.shape[0] - 1):
@@ -303,7 +304,7 @@ def centre_in_groups(draws: FloatArray, starts: IntArray) -> None:
                 z[i, c] -= middle
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def fold_rows(root: FloatArray, rows: FloatArray) -> FloatArray:
     """The triangle S with S'S = R'R + A'A, R being the triangle `root` and A `rows`, all of one width."""
     # QR of R over the next rows: unlike a sum of products it does not square the condition of the rows.
@@ -318,7 +319,7 @@ def fold_rows(root: FloatArray, rows: FloatArray) -> FloatArray:
     return stack[:width].copy()
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def perturb_groups(
     features: FloatArray, order: IntArray, starts: IntArray, draws: FloatArray, factor: FloatArray, out: FloatArray
 ) -> None:

@@ -12,6 +12,7 @@ import numba as nb
 import numpy as np
 import numpy.typing as npt
 
+from anonpipe.kernels.compiled import kernel
 from anonpipe.kernels.groups import group_mean
 from anonpipe.types import FloatArray, IntArray
 
@@ -31,7 +32,7 @@ class Ellipsoids(NamedTuple):
     diagonal: bool  # Whether all covariances are diagonal
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def invert_factors(covariances: FloatArray) -> tuple[FloatArray, FloatArray, IntArray]:
     """Inverse Cholesky factors of many covariances."""
     groups, width = covariances.shape[0], covariances.shape[1]
@@ -63,7 +64,7 @@ def invert_factors(covariances: FloatArray) -> tuple[FloatArray, FloatArray, Int
     return inverses, half_logs, bad
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _load(features: FloatArray, low: int, count: int, columns: FloatArray) -> None:
     """Copy `count` rows from `low` on into `columns` (width, TILE)."""
     for i in range(count):
@@ -71,7 +72,7 @@ def _load(features: FloatArray, low: int, count: int, columns: FloatArray) -> No
             columns[j, i] = features[low + i, j]
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _distances(
     columns: FloatArray,
     count: int,
@@ -108,7 +109,7 @@ def _distances(
             out[i] += white[i] * white[i]
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _tile_logs(
     columns: FloatArray, count: int, mixture: Ellipsoids, work: FloatArray, distances: FloatArray, logs: FloatArray
 ) -> None:
@@ -167,7 +168,7 @@ def _dot(a: FloatArray, b: FloatArray, count: int) -> float:
     return total
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _add_scatter(rows: FloatArray, weights: FloatArray, count: int, sums: FloatArray, scatter: FloatArray) -> None:
     """Add weighted sums and products of `rows` (width, TILE), the lower triangle or the diagonal alone."""
     width = rows.shape[0]
@@ -185,7 +186,7 @@ def _add_scatter(rows: FloatArray, weights: FloatArray, count: int, sums: FloatA
                 scatter[j, h] += _dot(rows[h], weighted, count)
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def expectation(
     features: FloatArray, mixture: Ellipsoids
 ) -> tuple[float, FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]:
@@ -233,7 +234,7 @@ def expectation(
     return likelihood, counts, heavy, tails, sums, scatters
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _log_density(
     x: FloatArray, mean: FloatArray, factor: FloatArray, constant: float, degrees: float, diagonal: bool
 ) -> float:
@@ -250,7 +251,7 @@ def _log_density(
     return float(constant - 0.5 * (degrees + x.shape[0]) * math.log1p(squared / degrees))
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def move_costs(
     features: FloatArray, rows: IntArray, labels: IntArray, targets: IntArray, mixture: Ellipsoids
 ) -> FloatArray:
@@ -266,7 +267,7 @@ def move_costs(
     return out
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def most_likely(features: FloatArray, mixture: Ellipsoids) -> IntArray:
     """The component of the largest weight · density of every row, the first of equal ones, shape (n_rows,)."""
     n, width = features.shape
@@ -287,7 +288,7 @@ def most_likely(features: FloatArray, mixture: Ellipsoids) -> IntArray:
     return labels
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def common_shape(values: FloatArray, counts: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Volumes λ_g, shape (n_groups,), and a common shape a, (width,), with Π a_j = 1, by turns."""
     # Each is the most likely one given the other. In numpy the turns were a third of all time of a choice.
@@ -315,7 +316,7 @@ def common_shape(values: FloatArray, counts: FloatArray) -> tuple[FloatArray, Fl
     return volumes, shape
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def choose_moves(
     records: IntArray, targets: IntArray, donors: IntArray, lacking: IntArray, spare: IntArray
 ) -> npt.NDArray[np.bool_]:
@@ -332,7 +333,7 @@ def choose_moves(
     return chosen
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def moments_by_group(features: FloatArray, order: IntArray, starts: IntArray) -> tuple[FloatArray, FloatArray]:
     """Mean, shape (n_groups, width), and scatter about it, (n_groups, width, width), of each group; 0 for no rows."""
     groups, width = starts.shape[0] - 1, features.shape[1]
@@ -356,7 +357,7 @@ def moments_by_group(features: FloatArray, order: IntArray, starts: IntArray) ->
     return means, scatters
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def map_by_group(
     draws: FloatArray, labels: IntArray, origins: FloatArray, matrices: FloatArray, targets: FloatArray, out: FloatArray
 ) -> None:

@@ -6,7 +6,8 @@ import numba as nb
 import numpy as np
 import numpy.typing as npt
 
-from anonpipe.types import FloatArray, IntArray
+from anonpipe.kernels.compiled import kernel
+from anonpipe.types import BoolArray, FloatArray, IntArray
 
 
 @nb.njit(cache=True, nogil=True, inline="always")
@@ -19,7 +20,7 @@ def squared_distance(a: FloatArray, b: FloatArray) -> float:
     return total
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def squared_distances(columns: FloatArray, count: int, point: FloatArray, out: FloatArray) -> None:
     """Write |x_i - point|² of the first `count` rows of `columns` (width, n_rows) to `out`."""
     tile = 512
@@ -35,7 +36,7 @@ def squared_distances(columns: FloatArray, count: int, point: FloatArray, out: F
                 part[i] += step * step
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def gather_columns(features: FloatArray, rows: IntArray) -> FloatArray:
     """Copy `rows` of `features` (n_rows, width) into an array (width, len(rows))."""
     columns = np.empty((features.shape[1], rows.shape[0]))
@@ -57,7 +58,7 @@ def mix(number: np.uint64) -> np.uint64:
     return number ^ (number >> np.uint64(31))
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def insert_nearest(rows: IntArray | npt.NDArray[np.int32], squared: FloatArray, row: int, distance: float) -> bool:
     """Put a row at its place among the nearest if it is nearer than the last, or as near and lower; whether it was."""
     at = rows.shape[0] - 1  # Places that are not taken yet hold row -1 at infinity
@@ -70,7 +71,7 @@ def insert_nearest(rows: IntArray | npt.NDArray[np.int32], squared: FloatArray, 
     return True
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def kth_smallest(values: FloatArray, k: int) -> float:
     """The value at place `k`, from 0, of the values in order; they stay as they are."""
     # Hoare's selection: numba compiles it in a tenth of the time of `np.partition`
@@ -99,7 +100,7 @@ def kth_smallest(values: FloatArray, k: int) -> float:
     return float(left[k])
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def ascending(values: FloatArray | IntArray) -> IntArray:
     """Row numbers by value, ties in row order, shape (n_rows,)."""
     # Runs of doubled length are merged; numba compiles `np.argsort` ten times as long
@@ -123,7 +124,7 @@ def ascending(values: FloatArray | IntArray) -> IntArray:
     return order
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def dot(one: FloatArray | IntArray, other: FloatArray) -> float:
     """The dot product, added from the first number on: the same bits in whatever batch a row arrives."""
     total = 0.0
@@ -132,7 +133,7 @@ def dot(one: FloatArray | IntArray, other: FloatArray) -> float:
     return total
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def largest(values: FloatArray) -> float:
     """The largest number, NaN where there is one; numba compiles `values.max()` ten times as long."""
     most = values[0]
@@ -142,7 +143,7 @@ def largest(values: FloatArray) -> float:
     return float(most)
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def largest_group(starts: IntArray) -> int:
     """Records of the largest group, as `starts` (n_groups + 1,) delimit them; 0 for no group."""
     # `np.diff` brings texts of errors that take 2 s to compile
@@ -152,7 +153,7 @@ def largest_group(starts: IntArray) -> int:
     return largest
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _turn(features: FloatArray, before: FloatArray, matrix: FloatArray, after: FloatArray) -> FloatArray:
     # No BLAS: the order in which it sums follows the number of records it is given, and of its threads.
     n, width = features.shape
@@ -177,7 +178,7 @@ def turn_rows(
     return np.asarray(_turn(np.ascontiguousarray(features), before, np.ascontiguousarray(matrix), after))
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def add_row(sums: FloatArray, features: FloatArray, row: int, sign: float) -> None:
     """Add `sign` (1 or -1) times a row to `sums` (2, width): the rounded sums and what rounding left out."""
     # Knuth's two-sum: the second row collects the exact rounding error of the first, about 32 digits together.
@@ -189,7 +190,7 @@ def add_row(sums: FloatArray, features: FloatArray, row: int, sign: float) -> No
         sums[0, j] = total
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def sum_rows(features: FloatArray, rows: IntArray) -> FloatArray:
     """Sums of `rows` of `features` (n_rows, width) as `add_row` keeps them, shape (2, width)."""
     sums = np.zeros((2, features.shape[1]))
@@ -198,7 +199,7 @@ def sum_rows(features: FloatArray, rows: IntArray) -> FloatArray:
     return sums
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def mean_of(sums: FloatArray, count: int) -> FloatArray:
     """The mean of `count` rows from their sums, shape (width,)."""
     mean: FloatArray = (sums[0] + sums[1]) / count
@@ -227,7 +228,7 @@ def by_first_row(labels: IntArray) -> IntArray:
     return np.argsort(np.argsort(firsts)).astype(np.int64)[labels]
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def sort_groups(labels: IntArray) -> tuple[IntArray, IntArray]:
     """Sort records by label, ties in record order (counting sort)."""
     n = labels.shape[0]
@@ -260,7 +261,7 @@ SAMPLE_ROWS = 1024
 _ITERATIONS = 60
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def covariance(features: FloatArray, rows: IntArray, step: int) -> FloatArray:
     """Covariance (times a constant) of every `step`-th of `rows`, shape (width, width)."""
     width = features.shape[1]
@@ -286,7 +287,7 @@ def covariance(features: FloatArray, rows: IntArray, step: int) -> FloatArray:
     return scatter
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _multiply_and_normalize(matrix: FloatArray, unit: float, vector: FloatArray) -> float:
     """Replace `vector` by matrix / unit · vector at length one; the largest change of an entry."""
     width = matrix.shape[0]
@@ -305,7 +306,7 @@ def _multiply_and_normalize(matrix: FloatArray, unit: float, vector: FloatArray)
     return moved
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _leading_eigenvector(matrix: FloatArray) -> FloatArray:
     """Power iteration from the column of the largest diagonal entry, largest entry positive; zero for zeros."""
     width = matrix.shape[0]
@@ -326,7 +327,7 @@ def _leading_eigenvector(matrix: FloatArray) -> FloatArray:
     return vector
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def principal_direction(features: FloatArray, rows: IntArray, turned: bool) -> FloatArray:
     """Unit vector along which `rows` of `features` spread most, shape (width,); zero where they do not."""
     # Evenly spaced rows decide, all if those do not differ. `turned` gives one halfway to the second direction, each in
@@ -356,46 +357,49 @@ def principal_direction(features: FloatArray, rows: IntArray, turned: bool) -> F
     return first
 
 
-@nb.njit(cache=True, nogil=True)
-def split_rows(rows: IntArray, projections: FloatArray, left: int) -> None:
-    """Move the `left` rows of smallest projection to the front, both parts in their old order, ties in row order."""
-    count = rows.shape[0]
-    border = kth_smallest(projections, left)
-    below = 0
-    for i in range(count):
-        if projections[i] < border:
-            below += 1
-    ties = left - below
-    behind = np.empty(count - left, dtype=np.int64)
-    front = 0
-    back = 0
-    for i in range(count):
-        goes_left = projections[i] < border
-        if projections[i] == border and ties > 0:
-            goes_left = True
-            ties -= 1
-        if goes_left:
+@kernel
+def put_first(rows: IntArray, first: BoolArray) -> int:
+    """Move the rows marked `first` to the front, both parts in their old order; how many these are."""
+    # Slices are never assigned: that brings texts of errors which take 2 s to compile
+    behind, front = np.empty(rows.shape[0], dtype=np.int64), 0
+    for i in range(rows.shape[0]):
+        if first[i]:
             rows[front] = rows[i]
             front += 1
         else:
-            behind[back] = rows[i]
-            back += 1
-    for i in range(count - left):
-        rows[left + i] = behind[i]
+            behind[i - front] = rows[i]
+    for i in range(front, rows.shape[0]):
+        rows[i] = behind[i - front]
+    return front
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
+def split_rows(rows: IntArray, projections: FloatArray, left: int) -> None:
+    """Move the `left` rows of smallest projection to the front, both parts in their old order, ties in row order."""
+    border, ties = kth_smallest(projections, left), left
+    for value in projections:
+        ties -= value < border
+    goes_left = np.empty(rows.shape[0], dtype=np.bool_)
+    for i in range(rows.shape[0]):
+        goes_left[i] = projections[i] < border
+        if projections[i] == border and ties > 0:
+            goes_left[i] = True
+            ties -= 1
+    put_first(rows, goes_left)
+
+
+@kernel
 def split_recursively(features: FloatArray, leaves: int, turned: bool) -> tuple[IntArray, IntArray]:
     """Split all rows into `leaves` parts whose sizes differ by one at most."""
     n = features.shape[0]
     order = np.arange(n)
     projections = np.empty(n)
-    sizes = np.zeros(leaves + 1, dtype=np.int64)
+    starts = np.zeros(leaves + 1, dtype=np.int64)
     stack = [(0, n, 0, leaves)]
     while len(stack) > 0:
         low, high, leaf, count = stack.pop()
         if count == 1:
-            sizes[leaf + 1] = high - low
+            starts[leaf + 1] = high
             continue
         rows = order[low:high]
         direction = principal_direction(features, rows, turned)
@@ -407,7 +411,7 @@ def split_recursively(features: FloatArray, leaves: int, turned: bool) -> tuple[
         split_rows(rows, projections[low:high], left)
         stack.append((low, low + left, leaf, left_leaves))
         stack.append((low + left, high, leaf + left_leaves, count - left_leaves))
-    return order, np.cumsum(sizes)
+    return order, starts
 
 
 def block_order(features: FloatArray, rows: int, *, turned: bool = False) -> tuple[IntArray, IntArray]:
@@ -417,6 +421,4 @@ def block_order(features: FloatArray, rows: int, *, turned: bool = False) -> tup
     features = checked_features(features)
     if rows < 1:
         raise ValueError(f"rows of a block is {rows}; give 1 or more")
-    leaves = max(1, -(-len(features) // rows))
-    order, starts = split_recursively(features, leaves, turned)
-    return order, starts
+    return split_recursively(features, max(1, -(-len(features) // rows)), turned)

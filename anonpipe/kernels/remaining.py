@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba as nb
 import numpy as np
 
-from anonpipe.kernels.points import add_row, insert_nearest, split_rows, squared_distances
+from anonpipe.kernels.compiled import kernel
+from anonpipe.kernels.points import add_row, insert_nearest, split_rows, squared_distance, squared_distances
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
 ROOM = 72  # Records that one of several leaves has room for
-_FEW = 4096  # Up to so many records bounds save less than they cost; all records are then one leaf
+FEW = 4096  # Up to so many records bounds save less than they cost; all records are then one leaf
 _SOME = 1024  # Records that tell along which column a set varies most
 _TRIAL = 64  # Queries after which bounds are judged
 _USEFUL = 3  # Bounds pay where queries look into less than one in so many leaves
@@ -41,17 +41,17 @@ class Remaining(NamedTuple):
     distances: FloatArray  # Likewise
 
 
-@nb.njit(cache=True, nogil=True)
-def remaining_records(features: FloatArray, rows: IntArray, few: int = _FEW) -> Remaining:
+@kernel
+def remaining_records(features: FloatArray, rows: IntArray, few: int) -> Remaining:
     """Put `rows` of `features` (n_rows, width), one or more, into leaves; up to `few` into a single one."""
-    if rows.shape[0] <= few:
-        return _lay_out(features, rows, rows.shape[0])
-    ordered = rows.copy()
-    halve(features, ordered, int(ROOM), int(_SOME))
-    return _lay_out(features, ordered, int(ROOM))
+    room = rows.shape[0]
+    if room > few:
+        rows, room = rows.copy(), int(ROOM)
+        halve(features, rows, room, int(_SOME))
+    return _lay_out(features, rows, room)
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def halve(features: FloatArray, rows: IntArray, room: int, some: int) -> None:
     """Sort rows so that every `room` of them are near: halves along the column in which about `some` vary most."""
     values = np.empty(rows.shape[0])
@@ -70,7 +70,7 @@ def halve(features: FloatArray, rows: IntArray, room: int, some: int) -> None:
         stack.append((start + left, end))
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _widest_column(features: FloatArray, rows: IntArray) -> int:
     """The column in which `rows` have the largest variance."""
     widest, most = 0, -1.0
@@ -86,7 +86,7 @@ def _widest_column(features: FloatArray, rows: IntArray) -> int:
     return widest
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _lay_out(features: FloatArray, rows: IntArray, room: int) -> Remaining:
     """Write records into leaves in the order given, and set all bounds."""
     n, width = rows.shape[0], features.shape[1]
@@ -118,7 +118,7 @@ def _lay_out(features: FloatArray, rows: IntArray, room: int) -> Remaining:
     return tree
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _set_bounds(tree: Remaining, leaf: int) -> None:
     """Set box and reach of a leaf from its records."""
     values, centre, radii, count = tree.values[leaf], tree.centre, tree.distances, tree.counts[leaf]
@@ -138,7 +138,7 @@ def _set_bounds(tree: Remaining, leaf: int) -> None:
     tree.reach[leaf], tree.loose[leaf] = reach, False
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def take_rows(tree: Remaining, rows: IntArray) -> None:
     """Remove records one after the other; the last one of its leaf takes the place of each."""
     # Arrays by themselves: to reach for them in the tree takes longer than the work.
@@ -155,7 +155,7 @@ def take_rows(tree: Remaining, rows: IntArray) -> None:
         loose[leaf] = True
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def take_group(
     tree: Remaining, features: FloatArray, sums: FloatArray, rows: IntArray, labels: IntArray, label: int
 ) -> None:
@@ -166,27 +166,24 @@ def take_group(
         add_row(sums, features, row, -1.0)
 
 
-@nb.njit(cache=True, nogil=True)
-def tidied(features: FloatArray, tree: Remaining, few: int = _FEW) -> Remaining:
+@kernel
+def tidied(features: FloatArray, tree: Remaining, few: int = FEW) -> Remaining:
     """The records laid out again where a quarter of the room is empty, else `tree` itself."""
     # All go into one leaf when they are few, or bounds of little use, as where many columns are independent
-    leaves = tree.counts.shape[0]
-    if leaves == 1:
-        return tree
-    n, queries = tree.counts.sum(), tree.looked[1]
+    leaves, n, queries = tree.counts.shape[0], tree.counts.sum(), tree.looked[1]
     useless = queries >= _TRIAL and _USEFUL * tree.looked[0] > queries * leaves
-    if n == 0 or (not useless and 4 * n > 3 * tree.ids.size):
-        return tree
-    rows = np.empty(n, dtype=np.int64)
-    found = 0
-    for leaf in range(leaves):
-        for place in range(tree.counts[leaf]):
-            rows[found] = tree.ids[leaf, place]
-            found += 1
-    return remaining_records(features, rows, n if useless else few)
+    if leaves > 1 and n > 0 and (useless or 4 * n <= 3 * tree.ids.size):
+        rows = np.empty(n, dtype=np.int64)
+        found = 0
+        for leaf in range(leaves):
+            for place in range(tree.counts[leaf]):
+                rows[found] = tree.ids[leaf, place]
+                found += 1
+        tree = remaining_records(features, rows, n if useless else few)
+    return tree
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _look(tree: Remaining, leaf: int, point: FloatArray) -> None:
     """Write the squared distances of a leaf's records; bounds of one of several that records have left are set."""
     if tree.loose[leaf] and tree.counts.shape[0] > 1:
@@ -195,28 +192,25 @@ def _look(tree: Remaining, leaf: int, point: FloatArray) -> None:
     tree.looked[0] += 1
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _bound_furthest(tree: Remaining, point: FloatArray) -> None:
     """Bound the squared distances of each leaf's records from above; below 0 for no records."""
-    # With u = point - centre (`apart`), the squared distance of a record x is |x - centre|² + |u|² - 2 (x - centre)·u:
+    # With u = point - centre, the squared distance of a record x is |x - centre|² + |u|² - 2 (x - centre)·u:
     # the first is the reach at most, the last least in a corner of the box. The slack covers rounding, of this sum and
     # of the distance; its last term numbers too small for relative slack.
     low, high, reach, centre, out = tree.low, tree.high, tree.reach, tree.centre, tree.bounds
-    apart = point - centre
-    squared = 0.0
-    for j in range(apart.shape[0]):
-        squared += apart[j] * apart[j]
-    slack = 1.0 + 1e-14 * (16 + apart.shape[0])
+    squared = squared_distance(point, centre)
+    slack = 1.0 + 1e-14 * (16 + point.shape[0])
     for leaf in range(out.shape[0]):
         out[leaf] = (reach[leaf] + squared) * slack + 1e-300
-    for j in range(apart.shape[0]):
-        u, c = 2.0 * apart[j], centre[j]
+    for j in range(point.shape[0]):
+        u, c = 2.0 * (point[j] - centre[j]), centre[j]
         side = low[j] if u > 0.0 else high[j]
         for leaf in range(out.shape[0]):
             out[leaf] += (c - side[leaf]) * u
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def furthest_record(tree: Remaining, point: FloatArray, again: bool) -> int:
     """Row of the record furthest from a point; of equals, the lowest row."""
     # `again`: the last query was from this point, and no record has left: a single leaf has its distances already
@@ -238,7 +232,7 @@ def furthest_record(tree: Remaining, point: FloatArray, again: bool) -> int:
     return row
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _bound_nearest(tree: Remaining, point: FloatArray) -> None:
     """Bound the squared distances of each leaf's records from below; infinity for no records."""
     # Summed as the records' own distances, from steps no larger: no rounding lifts a bound above one of them
@@ -253,7 +247,7 @@ def _bound_nearest(tree: Remaining, point: FloatArray) -> None:
             out[leaf] += step * step
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def nearest_records(tree: Remaining, point: FloatArray, rows: IntArray, nearest: FloatArray) -> None:
     """Write as many nearest records as `rows` has room for, and squared distances, nearest first, ties by row."""
     ids, counts, bounds, distances = tree.ids, tree.counts, tree.bounds, tree.distances

@@ -16,6 +16,7 @@ import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from anonpipe.errors import InputError
+from anonpipe.kernels.compiled import kernel
 from anonpipe.kernels.groups import BLOCK, add_matrix, add_products
 from anonpipe.kernels.points import largest
 from anonpipe.methods.mixture import smoothed
@@ -24,7 +25,7 @@ from anonpipe.types import FloatArray, IntArray
 _NEGLIGIBLE = -60.0  # Log probability below which a class counts as impossible: 1e-26
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _softmax(logs: FloatArray) -> float:
     """Turn logs into probabilities in place, negligible ones to 0; returns the log of their sum before."""
     top, total = largest(logs), 0.0
@@ -37,7 +38,7 @@ def _softmax(logs: FloatArray) -> float:
     return float(top + math.log(total))
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _with_one(record: FloatArray, x: FloatArray) -> None:
     """Write (1, numbers of the record)."""
     x[0] = 1.0
@@ -45,7 +46,7 @@ def _with_one(record: FloatArray, x: FloatArray) -> None:
         x[a + 1] = record[a]
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _priors(x: FloatArray, slopes: FloatArray, out: FloatArray) -> None:
     """Write the logs of the classes' weights, but for a common number, at a record with the terms x = (1, numbers)."""
     for g in range(slopes.shape[1]):
@@ -55,7 +56,7 @@ def _priors(x: FloatArray, slopes: FloatArray, out: FloatArray) -> None:
             out[g] += slopes[a, g] * x[a]
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _add_shares(p: FloatArray, codes: IntArray, starts: IntArray, log_shares: FloatArray, z: FloatArray) -> None:
     """Write to `z` the sum of `p` and the logs of the shares that a record's categories have in each class."""
     for g in range(p.shape[0]):
@@ -66,7 +67,7 @@ def _add_shares(p: FloatArray, codes: IntArray, starts: IntArray, log_shares: Fl
             z[g] += shares[g]
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _class_sums(
     features: FloatArray, codes: IntArray, starts: IntArray, slopes: FloatArray, log_shares: FloatArray, curvature: bool
 ) -> tuple[float, FloatArray, FloatArray, FloatArray, FloatArray]:
@@ -111,7 +112,7 @@ def _class_sums(
     return likelihood, posteriors, tables, gradient, products
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _pairs(values: FloatArray, out: FloatArray) -> None:
     """Write the products of two of the values, row by row of an upper triangle."""
     at = 0
@@ -121,7 +122,7 @@ def _pairs(values: FloatArray, out: FloatArray) -> None:
             at += 1
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _draw_classes(
     features: FloatArray, starts: IntArray, slopes: FloatArray, shares: FloatArray, draws: FloatArray, codes: IntArray
 ) -> None:
@@ -142,7 +143,7 @@ def _draw_classes(
                 codes[i, j] = _pick(shares[g, starts[j] : starts[j + 1]], draws[i, j + 1])
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _pick(shares: FloatArray, uniform: float) -> int:
     """The category in which `uniform` falls; the last of positive share where rounding leaves it past the end."""
     sum_so_far = 0.0

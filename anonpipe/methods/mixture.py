@@ -11,11 +11,11 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Self, TypeVar
 
-import numba as nb
 import numpy as np
 from scipy.special import digamma, gammaln
 
 from anonpipe.errors import LOWER_K, SMALLER_K, InputError, JobError
+from anonpipe.kernels.compiled import kernel
 from anonpipe.kernels.mixture import (
     Ellipsoids,
     choose_moves,
@@ -288,7 +288,7 @@ def bic(log_likelihood: float, parameters: int, n_rows: int) -> float:
 # --- First groups of a sample by agglomeration ------------------------------------------------------------------------
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _log_determinant(matrix: FloatArray) -> float:
     """Log determinant of a positive definite matrix, whose lower triangle is overwritten."""
     total = 0.0
@@ -302,7 +302,7 @@ def _log_determinant(matrix: FloatArray) -> float:
     return total
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _joint_spread(
     a: int, b: int, counts: FloatArray, means: FloatArray, scatters: FloatArray, prior: float, work: FloatArray
 ) -> float:
@@ -319,7 +319,7 @@ def _joint_spread(
     return float(count * _log_determinant(work))
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _least_rise(rises: FloatArray) -> tuple[int, int]:
     """Row and column of the first least number below the diagonal."""
     row, column = 0, 0
@@ -330,7 +330,7 @@ def _least_rise(rises: FloatArray) -> tuple[int, int]:
     return row, column
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _join_two(low: int, high: int, counts: FloatArray, means: FloatArray, scatters: FloatArray) -> None:
     """Put the records of group `high` into group `low`."""
     width, joint = means.shape[1], counts[low] + counts[high]
@@ -344,7 +344,7 @@ def _join_two(low: int, high: int, counts: FloatArray, means: FloatArray, scatte
     counts[low], counts[high] = joint, 0.0
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _join_groups(counts: FloatArray, means: FloatArray, scatters: FloatArray, prior: float) -> IntArray:
     """Join groups two by two so that Σ n log|(W + prior I) / (n + prior)| rises least, ties to the lower numbers."""
     groups, width = means.shape

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numba as nb
 import numpy as np
 import numpy.typing as npt
 
+from anonpipe.kernels.compiled import kernel
 from anonpipe.kernels.points import checked_features, dot, principal_direction
 from anonpipe.types import FloatArray, IntArray
 
@@ -105,7 +105,7 @@ def _checked(features: FloatArray, keys: KeyArray) -> tuple[FloatArray, KeyArray
     return features, np.ascontiguousarray(keys)
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _project_rows(features: FloatArray, rows: IntArray, direction: FloatArray) -> FloatArray:
     """Projections of `rows` of `features`, each by the same loop as in `_route_rows`."""
     out = np.empty(rows.shape[0])
@@ -114,7 +114,7 @@ def _project_rows(features: FloatArray, rows: IntArray, direction: FloatArray) -
     return out
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _route_rows(
     features: FloatArray,
     keys: KeyArray,

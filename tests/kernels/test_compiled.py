@@ -4,6 +4,7 @@ import ast
 import importlib
 import importlib.util
 import inspect
+import re
 import stat
 import textwrap
 from pathlib import Path
@@ -59,7 +60,7 @@ def _write(folder, files):
     return {name: digest(name, folder) for name in files}
 
 
-KERNEL = "@nb.njit(cache=True)\ndef {}(x):\n    return {}\n"
+KERNEL = "@kernel\ndef {}(x):\n    return {}\n"
 MODULES = {
     "far": "LIMIT, STEP = 1, 2\nUNUSED = 3\n\n" + KERNEL.format("far", "x + LIMIT") + KERNEL.format("alone", "x"),
     "sub.near": "from anonpipe.far import far\n\n"
@@ -109,24 +110,30 @@ def test_all_that_a_kernel_refers_to_is_in_its_digest():
             assert module in parts or module.rpartition(".")[0] in parts, (name, kernel.__name__, used)
 
 
+MARKS = ("kernel", "nb.njit")
+
+
+def _marked(text):
+    found = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef)]
+    return [node.name for node in found if any(ast.unparse(mark).startswith(MARKS) for mark in node.decorator_list)]
+
+
 def test_compiled_loops_are_in_kernels_only():
     """Elsewhere they would be kept in the package."""
-    users = {path for path in PACKAGE.rglob("*.py") if "njit" in path.read_text()}
+    users = {path for path in PACKAGE.rglob("*.py") if re.search("njit|import kernel$", path.read_text(), re.MULTILINE)}
     assert {name_of(path) for path in users} - {"kernels.compiled"} == set(modules())
 
 
 def test_kernels_have_names_of_their_own_in_a_module():
     for module in modules():
-        tree = ast.parse(compiled.compiled_from(module)[module])
-        found = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
-        kernels = [node.name for node in found if any("njit" in ast.unparse(mark) for mark in node.decorator_list)]
+        kernels = _marked(compiled.compiled_from(module)[module])
         assert kernels and len(kernels) == len(set(kernels)), module
 
 
 def test_numba_knows_the_place_before_it_sees_a_kernel():
-    """Whichever package is imported first."""
-    for package in {PACKAGE / module.partition(".")[0] for module in modules()}:
-        assert "\nkeep_privately()\n" in (package / "__init__.py").read_text(), package
+    """Whichever module is imported first."""
+    for module, text in ((module, compiled.compiled_from(module)[module]) for module in modules()):
+        assert "\nfrom anonpipe.kernels.compiled import kernel\n" in text.partition("\ndef ")[0], module
 
 
 def test_open_folder_is_closed_and_a_non_folder_is_refused(tmp_path):
@@ -164,8 +171,8 @@ def test_the_given_folder_comes_first(tmp_path, monkeypatch, fresh):
     assert any_kept()
 
 
-SLOW = {"np.argsort", "np.diff", "np.sort", "np.where"}
-"""What numba compiles for a second or more; `anonpipe.kernels.points` has loops in their place."""
+SLOW = {"np.append", "np.argsort", "np.cumsum", "np.diff", "np.sort", "np.where"}
+"""What numba compiles for half a second or more; `anonpipe.kernels.points` has loops in their place."""
 
 
 def test_no_kernel_calls_what_takes_seconds_to_compile():
@@ -173,3 +180,29 @@ def test_no_kernel_calls_what_takes_seconds_to_compile():
         tree = ast.parse(textwrap.dedent(inspect.getsource(kernel.py_func)))
         called = {ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
         assert not called & SLOW, (name, kernel.__name__)
+
+
+def _is_slice(target):
+    parts = getattr(target.slice, "elts", [target.slice]) if isinstance(target, ast.Subscript) else []
+    return any(isinstance(part, ast.Slice) for part in parts)
+
+
+def _assigned(tree):
+    """What is assigned to slices of arrays."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign | ast.AugAssign):
+            target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+            targets = getattr(target, "elts", [target])
+            values = getattr(node.value, "elts", [node.value] * len(targets))
+            yield from (ast.unparse(value) for one, value in zip(targets, values, strict=False) if _is_slice(one))
+
+
+def test_kernels_assign_constants_alone_to_slices():
+    """Else each brings texts of errors that numba compiles for two seconds."""
+    found = 0
+    for name, kernel in _kernels():
+        tree = ast.parse(textwrap.dedent(inspect.getsource(kernel.py_func)))
+        values = [*_assigned(tree)]
+        assert {*values} <= {"0", "0.0", "1.0", "-1", "True", "np.inf"}, (name, kernel.__name__)
+        found += len(values)
+    assert found > 30

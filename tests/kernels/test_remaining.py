@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from anonpipe.kernels.points import mean_of, sum_rows
 from anonpipe.kernels.remaining import (
+    FEW,
     ROOM,
     furthest_record,
     nearest_records,
@@ -108,7 +109,7 @@ def test_a_second_query_from_the_same_point():
 
 def test_groups_leave_the_sums():
     features = np.round(np.random.default_rng(0).normal(size=(900, 3)), 3)
-    tree, sums = remaining_records(features, np.arange(900)), sum_rows(features, np.arange(900))
+    tree, sums = remaining_records(features, np.arange(900), FEW), sum_rows(features, np.arange(900))
     labels = np.full(900, -1)
     take_group(tree, features, sums, np.arange(0, 900, 2), labels, 7)
     assert (labels[::2] == 7).all()

@@ -6,12 +6,12 @@ import math
 from dataclasses import dataclass
 from typing import Self
 
-import numba as nb
 import numpy as np
 
 from anonpipe.evaluate.coding import Coding
 from anonpipe.evaluate.risk._nearest import near_order
-from anonpipe.kernels.points import ascending
+from anonpipe.kernels.compiled import kernel
+from anonpipe.kernels.points import ascending, largest
 from anonpipe.types import FloatArray, IntArray
 
 NEIGHBOURS = 5  # Closest released records whose agreement says how sure a guess is
@@ -125,7 +125,7 @@ def _by_column(points: FloatArray) -> FloatArray:
     return np.ascontiguousarray(points.swapaxes(-1, -2))
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _search_branches(
     features: FloatArray,
     queries: FloatArray,
@@ -153,7 +153,7 @@ def _search_branches(
         for branch in ascending(bounds):
             for a in range(attributes):
                 borders[a] = best[q, a, -1]
-            if bounds[branch] > borders.max():
+            if bounds[branch] > largest(borders):
                 break
             _add_up(low[branch], high[branch], query, ends, jumps, borders, part, leaf_total, leaf_reach)
             for leaf in range(_FAN):
@@ -170,7 +170,7 @@ def _search_branches(
                         _improve(features[row], query, ends, jumps, parts, row, rows[q], best[q])
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _add_up(
     low: FloatArray,
     high: FloatArray,
@@ -204,7 +204,7 @@ def _add_up(
         begin = last + 1
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _apart(low: float, high: float, value: float, jump: float) -> float:
     """Squared distance of an entry from an interval, or from another entry that is both its ends."""
     if jump > 0:
@@ -215,7 +215,7 @@ def _apart(low: float, high: float, value: float, jump: float) -> float:
     return step * step
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _improve(
     point: FloatArray,
     query: FloatArray,

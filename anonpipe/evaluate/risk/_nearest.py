@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
-import numba as nb
 import numpy as np
 import numpy.typing as npt
 
 from anonpipe.errors import InputError
+from anonpipe.kernels.compiled import kernel
 from anonpipe.kernels.points import LARGEST, insert_nearest, squared_distance
 from anonpipe.kernels.remaining import halve
 from anonpipe.types import Float32Array, FloatArray, IntArray
@@ -51,11 +51,11 @@ class Tiles(NamedTuple):
 def near_order(features: FloatArray, room: int = TILE) -> IntArray:
     """Rows in an order in which every `room` of them are near each other, for one or several searches."""
     order = np.arange(len(features))
-    halve(features, order, room, _LOOKED_AT)
+    halve(np.ascontiguousarray(features), order, room, _LOOKED_AT)
     return order
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _enclose_tiles(features: FloatArray, order: IntArray, low: FloatArray, high: FloatArray) -> None:
     """Widen the boxes (n_tiles, width) by the points of each tile."""
     for i in range(order.shape[0]):
@@ -66,7 +66,7 @@ def _enclose_tiles(features: FloatArray, order: IntArray, low: FloatArray, high:
             high[at, j] = value if value > high[at, j] else high[at, j]
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def queries_near_box(
     low: FloatArray, high: FloatArray, columns: FloatArray, borders: FloatArray, near: IntArray
 ) -> int:
@@ -256,7 +256,7 @@ def search_nearest(
     squared[rows < 0] = np.inf
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _turn(
     features: FloatArray, members: IntArray, centre: FloatArray, unit: float, tile: Float32Array, norms: Float32Array
 ) -> None:
@@ -270,7 +270,7 @@ def _turn(
         norms[i] = norm
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _first_borders(
     features: FloatArray,
     order: IntArray,
@@ -292,7 +292,7 @@ def _first_borders(
         rows[q] = -1
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _keep_nearer(
     features: FloatArray,
     members: IntArray,
@@ -324,7 +324,7 @@ def _keep_nearer(
                     limits[at] = squared[q, last] * slope + shift[q]
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _any_within(estimates: Float32Array, norm: float, limits: Float32Array) -> bool:
     """Counted to the end and with numbers of one width: so the compiler does several at once."""
     within = np.int32(0)

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self, TypeVar
 
-import numba as nb
 import numpy as np
 import numpy.typing as npt
 from numba.extending import register_jitable
@@ -22,6 +21,7 @@ from anonpipe.evaluate.coding import null_as_code
 from anonpipe.evaluate.measurement import Audience, Figure, Measurement, Reason, wilson
 from anonpipe.evaluate.risk._measure import AttackData, AttackScenario, Measured, RiskMeasure, require
 from anonpipe.evaluate.risk._singling_out import Predicates
+from anonpipe.kernels.compiled import kernel
 from anonpipe.types import FloatArray, IntArray
 
 ALLOWED = 0.09  # The European Medicines Agency's threshold for what is published (Policy 0070, external guidance, 2018)
@@ -282,7 +282,7 @@ def reach(squared: Squared) -> Squared:
     return squared * (1.0 + SAME) + NOUGHT
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _nearest_of_block(
     points: FloatArray,
     owners: IntArray,

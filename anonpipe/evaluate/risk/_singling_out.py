@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Self
 
-import numba as nb
 import numpy as np
 
 from anonpipe.evaluate.coding import null_as_code
 from anonpipe.evaluate.measurement import Audience, Figure, Measurement, Share, beyond_control, exact, weighted_share
 from anonpipe.evaluate.risk._measure import AttackData, Matches, Measured, PredicateMatches, RiskMeasure, require
+from anonpipe.kernels.compiled import kernel
 from anonpipe.types import FloatArray, IntArray
 
 SEVERAL = 6  # Columns of a predicate on several
@@ -279,7 +279,7 @@ MEASURE = RiskMeasure("singling_out", "singling out", tuple(_FIGURES.values()), 
 # --- Which records meet each of many predicates: intervals of some columns, all of which hold -------------------------
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _find_met(
     cells: FloatArray,
     orders: IntArray,
@@ -323,7 +323,7 @@ def _find_met(
     return counts, rows, found
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _overlap(together: IntArray, place: int, begins: IntArray, ends: IntArray, columns: IntArray) -> tuple[int, int]:
     """Where predicates stop that begin as one does, in the same two columns, before others end; and where these end."""
     q, stop, other = together[place], place, 1 % columns.shape[1]
@@ -337,7 +337,7 @@ def _overlap(together: IntArray, place: int, begins: IntArray, ends: IntArray, c
     return stop, last
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _holds(numbers: IntArray, count: int, number: int) -> bool:
     """Whether a number is among the first ones."""
     for at in range(count):  # noqa: SIM110 - compiled
@@ -346,7 +346,7 @@ def _holds(numbers: IntArray, count: int, number: int) -> bool:
     return False
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _meets(cells: FloatArray, row: int, columns: IntArray, low: FloatArray, high: FloatArray) -> bool:
     """Whether a record lies in all intervals after the second."""
     for j in range(2, len(columns)):

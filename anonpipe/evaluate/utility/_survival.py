@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import numba as nb
 import numpy as np
 
 from anonpipe.columns import Kind, Scalar
@@ -14,10 +13,11 @@ from anonpipe.evaluate.measurement import Audience, Figure, Measurement
 from anonpipe.evaluate.utility._measure import MOST_PARTS, UtilityMeasure
 from anonpipe.evaluate.utility._shapes import MOST_ROWS, Splits, ratio_figure, ratio_measured, split_half_ratio
 from anonpipe.evaluate.utility._tables import Endpoint, TypedTables
+from anonpipe.kernels.compiled import kernel
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def curves_apart(
     times: FloatArray, outcomes: IntArray, weights: FloatArray, sides: IntArray, groups: IntArray, last: FloatArray
 ) -> FloatArray:

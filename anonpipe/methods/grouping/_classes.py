@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import numba as nb
 import numpy as np
 
 from anonpipe.errors import InfeasibleError
+from anonpipe.kernels.compiled import kernel
 from anonpipe.kernels.points import checked_features, sort_groups
 from anonpipe.methods.grouping._units import cheaper, unit_codes, ward_costs
 from anonpipe.types import BoolArray, FloatArray, IntArray
@@ -20,13 +20,13 @@ from anonpipe.types import BoolArray, FloatArray, IntArray
 STEPS = 2.0**40
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def rounded(value: float) -> float:
     """The nearest multiple of 2^-40."""
     return float(np.rint(value * STEPS) / STEPS)
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def jensen_shannon(counts: FloatArray, total: float, shares: FloatArray) -> float:
     """Jensen-Shannon divergence in base 2 of counts / total from `shares`, 0 to 1.
 
@@ -44,7 +44,7 @@ def jensen_shannon(counts: FloatArray, total: float, shares: FloatArray) -> floa
     return rounded(value / 2.0)
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def total_variation(counts: FloatArray, total: float, shares: FloatArray) -> float:
     """Half the sum of the differences of shares, 0 to 1: the earth mover's distance of unordered classes."""
     value = 0.0
@@ -53,7 +53,7 @@ def total_variation(counts: FloatArray, total: float, shares: FloatArray) -> flo
     return rounded(value / 2.0)
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def ordered_distance(counts: FloatArray, total: float, shares: FloatArray) -> float:
     """Earth mover's distance of ordered classes, 0 to 1; from the first to the last class is 1.
 
@@ -69,7 +69,7 @@ def ordered_distance(counts: FloatArray, total: float, shares: FloatArray) -> fl
     return rounded(value / (shares.shape[0] - 1))
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def entropy(counts: FloatArray, total: float) -> float:
     """Entropy of counts / total in natural units."""
     value = 0.0
@@ -121,7 +121,7 @@ def diagonal(features: FloatArray) -> float:
 CHI_SQUARE, DIVERGENCE, DISTINCT, SINGLES, ENTROPY, VARIATION, ORDERED = range(7)  # Rows of what `_class_figures` gives
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _class_figures(order: IntArray, starts: IntArray, classes: IntArray, shares: FloatArray) -> FloatArray:
     """Figures of every group, rows `CHI_SQUARE` to `ORDERED` of shape (7, n_groups); see `ClassDisclosure`."""
     n_groups = starts.shape[0] - 1
@@ -238,7 +238,7 @@ class Limits(NamedTuple):
     shares: FloatArray  # Share of each class in the whole table, shape (n_classes,)
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _shortfall(counts: FloatArray, total: float, limits: Limits) -> float:
     """By how much class counts of `total` records break the limits, added up; 0 where they keep them."""
     short = 0.0
@@ -257,13 +257,13 @@ def _shortfall(counts: FloatArray, total: float, limits: Limits) -> float:
     return short
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _fulfils(counts: FloatArray, total: float, limits: Limits) -> bool:
     """Whether class counts of `total` records keep the limits."""
     return bool(_shortfall(counts, total, limits) <= 0.0)
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _merge_groups(means: FloatArray, sizes: FloatArray, counts: FloatArray, limits: Limits) -> IntArray:
     """For each group the lowest number among those it is merged with, shape (n_groups,); the arrays are overwritten."""
     # `means` (width, n_groups), `sizes` (n_groups,) and `counts` (n_groups, n_classes)
@@ -280,21 +280,23 @@ def _merge_groups(means: FloatArray, sizes: FloatArray, counts: FloatArray, limi
         if ids[b] < ids[a]:
             a, b = b, a
         into[ids[b]] = ids[a]
-        means[:, a] = (sizes[a] * means[:, a] + sizes[b] * means[:, b]) / (sizes[a] + sizes[b])
-        sizes[a] += sizes[b]
-        counts[a] += counts[b]
-        wrong[a] = not _fulfils(counts[a], sizes[a], limits)
         left -= 1
+        for j in range(means.shape[0]):
+            means[j, a] = (sizes[a] * means[j, a] + sizes[b] * means[j, b]) / (sizes[a] + sizes[b])
+            means[j, b] = means[j, left]
+        for c in range(counts.shape[1]):
+            counts[a, c] += counts[b, c]
+            counts[b, c] = counts[left, c]
+        sizes[a] += sizes[b]
+        wrong[a] = not _fulfils(counts[a], sizes[a], limits)
         ids[b], sizes[b], wrong[b] = ids[left], sizes[left], wrong[left]
-        counts[b] = counts[left]
-        means[:, b] = means[:, left]
         a = _smallest_wrong(wrong, sizes, ids, left)
     for g in range(n_groups):
         into[g] = into[into[g]]
     return into
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _smallest_wrong(wrong: BoolArray, sizes: FloatArray, ids: IntArray, left: int) -> int:
     """Place of the smallest of the groups that break the limits, or -1."""
     at = -1
@@ -304,7 +306,7 @@ def _smallest_wrong(wrong: BoolArray, sizes: FloatArray, ids: IntArray, left: in
     return at
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _partner(
     means: FloatArray, sizes: FloatArray, counts: FloatArray, ids: IntArray, left: int, a: int, limits: Limits
 ) -> int:
@@ -314,7 +316,7 @@ def _partner(
     # is neither, any group will do; of equals the lowest number.
     costs, union = ward_costs(means, sizes, left, a), np.empty(counts.shape[1])
     short = _shortfall(counts[a], sizes[a], limits)
-    mending, helping, other = -1, -1, -1
+    mending = helping = other = int(-1)
     for g in range(left):
         if g == a:
             continue

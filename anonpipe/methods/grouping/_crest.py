@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, NamedTuple
 
-import numba as nb
 import numpy as np
 from pydantic import Field
 
+from anonpipe.kernels.compiled import kernel
 from anonpipe.kernels.points import by_first_row, gather_columns, squared_distance, squared_distances
 from anonpipe.methods.grouping._classes import diagonal, jensen_shannon
 from anonpipe.methods.grouping._spanning_tree import cut_by_ratio, drop_outside, shortest_tree, smallest
@@ -88,7 +88,7 @@ class Partial(NamedTuple):
     divergence: FloatArray  # Divergence of B(e) for an edge from u to a record of class c, shape (n, n_classes)
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def class_tree(
     features: FloatArray, classes: IntArray, shares: FloatArray, b: int, alpha: float, unit: float
 ) -> tuple[IntArray, FloatArray, IntArray]:
@@ -109,14 +109,13 @@ def class_tree(
     joined = np.zeros(n, dtype=np.int64)
     ids = np.arange(1, n)
     outside = gather_columns(features, ids)
-    inside = np.empty((features.shape[1], n))
+    inside = gather_columns(features, joined)
     key = np.full(n - 1, np.inf)
     link = np.full(n - 1, -1)
     room = np.empty(n)
     queue = np.empty((n, 3), dtype=np.int64)
     changed = np.empty(n, dtype=np.int64)
     lower = np.empty(shares.shape[0], dtype=np.bool_)
-    inside[:, 0] = features[0]
     _divergences(tree, int(0), lower)
     lower[:] = True
     _offer(tree, int(0), lower, alpha, unit, outside, ids, n - 1, key, link, room)
@@ -130,7 +129,8 @@ def class_tree(
         u = link[at]
         joined[step] = v
         length[v] = np.sqrt(squared_distance(features[u], features[v]))
-        inside[:, step] = features[v]
+        for j in range(features.shape[1]):
+            inside[j, step] = features[v, j]
         left -= 1
         drop_outside(outside, ids, key, link, at, left)
         tree.parent[v], tree.sibling[v], tree.child[u] = u, tree.child[u], v
@@ -141,7 +141,7 @@ def class_tree(
     return tree.parent, length, joined
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _empty_tree(features: FloatArray, classes: IntArray, shares: FloatArray, b: int) -> Partial:
     """A tree of row 0 alone; every vertex has its own class counted already."""
     n = features.shape[0]
@@ -165,14 +165,14 @@ def _empty_tree(features: FloatArray, classes: IntArray, shares: FloatArray, b: 
     )
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _composite(tree: Partial, u: int, v: int, alpha: float, unit: float) -> float:
     """Composite distance of the edge from u to v as the tree is now."""
     length = np.sqrt(squared_distance(tree.features[u], tree.features[v])) / unit
     return float(alpha * length + (1.0 - alpha) * tree.divergence[u, tree.classes[v]])
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _offer(
     tree: Partial,
     u: int,
@@ -197,7 +197,7 @@ def _offer(
                 link[i] = u
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _least_composite(
     tree: Partial, v: int, inside: FloatArray, joined: IntArray, count: int, alpha: float, unit: float, room: FloatArray
 ) -> tuple[float, int]:
@@ -215,7 +215,7 @@ def _least_composite(
     return least, link
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _divergences(tree: Partial, u: int, lower: BoolArray) -> bool:
     """Compute the divergences of u's candidate edges again; whether any fell, and in `lower` which."""
     total = 2.0 + tree.filled[u]
@@ -231,7 +231,7 @@ def _divergences(tree: Partial, u: int, lower: BoolArray) -> bool:
     return fell
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _meet(tree: Partial, v: int, queue: IntArray, changed: IntArray) -> int:
     """Enter the new vertex v into the hoods around it, and their owners into its own."""
     # A breadth-first search from v that stops where neither side can take vertices so far away. Writes v and the
@@ -273,7 +273,7 @@ def _meet(tree: Partial, v: int, queue: IntArray, changed: IntArray) -> int:
     return count
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _enter(tree: Partial, owner: int, v: int, degree: int, distance: float) -> bool:
     """Put v in its place in the hood of `owner`, if it has one; whether class counts changed by it."""
     most = tree.hood.shape[1]

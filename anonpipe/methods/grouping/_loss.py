@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from statistics import NormalDist
 
-import numba as nb
 import numpy as np
 
 from anonpipe.errors import AnonpipeError
+from anonpipe.kernels.compiled import kernel
 from anonpipe.kernels.groups import centre_groups
 from anonpipe.kernels.points import by_first_row, checked_features, sort_groups
-from anonpipe.kernels.remaining import nearest_records, remaining_records
+from anonpipe.kernels.remaining import FEW, nearest_records, remaining_records
 from anonpipe.types import FloatArray, IntArray
 
 
@@ -116,11 +116,11 @@ def smallest_distances(features: FloatArray, queries: FloatArray, count: int) ->
     return found
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _write_smallest(features: FloatArray, queries: FloatArray, out: FloatArray) -> None:
     """Write the smallest squared distances of each query to all points, ascending."""
     n = features.shape[0]
-    tree = remaining_records(features, np.arange(n))
+    tree = remaining_records(features, np.arange(n), int(FEW))
     rows = np.empty(min(n, out.shape[1]), dtype=np.int64)
     for q in range(queries.shape[0]):
         nearest_records(tree, queries[q], rows, out[q, : rows.shape[0]])

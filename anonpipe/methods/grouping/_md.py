@@ -5,8 +5,10 @@ from __future__ import annotations
 import numba as nb
 import numpy as np
 
-from anonpipe.kernels.points import add_row, mean_of, squared_distance, sum_rows
+from anonpipe.kernels.compiled import kernel
+from anonpipe.kernels.points import add_row, largest, mean_of, squared_distance, squared_distances, sum_rows
 from anonpipe.kernels.remaining import (
+    FEW,
     Remaining,
     furthest_record,
     nearest_records,
@@ -20,7 +22,7 @@ from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _first_bounds(features: FloatArray) -> FloatArray:
     """More than the squared distance of each record to any other: (own distance to the mean + the largest)²."""
     n = features.shape[0]
@@ -28,12 +30,12 @@ def _first_bounds(features: FloatArray) -> FloatArray:
     bounds = np.empty(n)
     for i in range(n):
         bounds[i] = np.sqrt(squared_distance(features[i], mean))
-    bounds += bounds.max()  # The slack covers all rounding here and in the distances
+    bounds += largest(bounds)  # The slack covers all rounding here and in the distances
     out: FloatArray = np.square(bounds) * (1.0 + 1e-14 * (16 + features.shape[1])) + np.finfo(np.float64).tiny
     return out
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _most_distant(
     features: FloatArray,
     tree: Remaining,
@@ -57,22 +59,22 @@ def _most_distant(
         else:
             partners[row] = furthest_record(tree, features[row], nb.boolean(False))
             bounds[row] = squared_distance(features[partners[row]], features[row])
-        sink(heap[:size], 0, bounds, ids)
+        sink(heap[:size], int(0), bounds, ids)
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _maximum_distance_groups(features: FloatArray, k: int) -> IntArray:
     """Form two groups a round, around the two most distant records, while 2k or more remain (-1)."""
     n = features.shape[0]
     labels = np.full(n, -1, dtype=np.int64)
     every = np.arange(n)
     sums = sum_rows(features, every)
-    tree = remaining_records(features, every)
+    tree = remaining_records(features, every, int(FEW))
     bounds, partners, heap, size = _first_bounds(features), np.full(n, -1, dtype=np.int64), every.copy(), n
     for at in range(n // 2 - 1, -1, -1):
         sink(heap, at, bounds, -every)
     rows, distances = np.empty(k, dtype=np.int64), np.empty(k)
-    label = 0
+    label = int(0)
     for left in range(n, 2 * k - 1, -2 * k):
         tree = tidied(features, tree)
         size = _most_distant(features, tree, heap, size, bounds, partners, -every)
@@ -87,19 +89,15 @@ def _maximum_distance_groups(features: FloatArray, k: int) -> IntArray:
     return labels
 
 
-@nb.njit(cache=True, nogil=True)
 def _join_together(features: FloatArray, labels: IntArray) -> None:
     """Give all records with label -1 the group whose mean is nearest to theirs, ties to the lower label."""
     remaining = np.flatnonzero(labels < 0)
-    if remaining.shape[0] == 0:
-        return
-    mean = mean_of(sum_rows(features, remaining), remaining.shape[0])
-    means = group_means(features, labels, labels.max() + 1)
-    nearest = 0
-    for g in range(means.shape[0]):
-        if squared_distance(means[g], mean) < squared_distance(means[nearest], mean):
-            nearest = g
-    labels[remaining] = nearest
+    if len(remaining):
+        means = group_means(features, labels, labels.max() + 1)
+        distances = np.empty(len(means))
+        mean = mean_of(sum_rows(features, remaining), len(remaining))
+        squared_distances(means.T.copy(), len(means), mean, distances)
+        labels[remaining] = np.argmin(distances)
 
 
 def md(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
@@ -147,12 +145,12 @@ def pairwise_systematic(features: FloatArray, k: int, *, rng: np.random.Generato
     return _systematic_groups(features, k, np.argsort(key, kind="stable"))
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _systematic_groups(features: FloatArray, k: int, order: IntArray) -> IntArray:
     """Form groups around the first and the last remaining record of `order` in turn, down to one of all the rest."""
     n = features.shape[0]
     labels = np.full(n, -1, dtype=np.int64)
-    tree = remaining_records(features, np.arange(n))
+    tree = remaining_records(features, np.arange(n), int(FEW))
     first, last, left, label = 0, n - 1, n, int(0)
     while left >= 2 * k:
         tree = tidied(features, tree)
@@ -176,7 +174,7 @@ def _systematic_groups(features: FloatArray, k: int, order: IntArray) -> IntArra
     return labels
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _grow(features: FloatArray, k: int, tree: Remaining, seed: int, labels: IntArray, label: int) -> None:
     """Give `seed`, already taken out, and k - 1 others the label; each adds least to the group's scatter."""
     # A record at squared distance d from the mean of m adds d · m/(m + 1): the nearest to the mean adds least.
@@ -206,18 +204,16 @@ def condensation(features: FloatArray, k: int, *, rng: np.random.Generator) -> I
     """
     # The first free record of a random order is any free one with the same chance.
     seeds = rng.permutation(len(features)).astype(np.int64)
-    labels = np.empty(len(features), dtype=np.int64)
-    condense(features, k, seeds, labels)
-    return labels
+    return with_rest(features, condense(features, k, seeds), k, join_nearest)
 
 
-@nb.njit(cache=True, nogil=True)
-def condense(features: FloatArray, k: int, seeds: IntArray, labels: IntArray) -> None:
-    """Write the group of every record to `labels`; `seeds` are all rows, in the order in which they are drawn."""
+@kernel
+def condense(features: FloatArray, k: int, seeds: IntArray) -> IntArray:
+    """The group of every record, -1 for the rest; `seeds` are all rows, in the order in which they are drawn."""
     n = features.shape[0]
-    tree = remaining_records(features, np.arange(n))
+    labels = np.full(n, -1, dtype=np.int64)
+    tree = remaining_records(features, np.arange(n), int(FEW))
     near, distances = np.empty(k - 1, dtype=np.int64), np.empty(k - 1)
-    labels[:] = -1
     label = 0
     for seed in seeds:
         if label == n // k:
@@ -232,7 +228,7 @@ def condense(features: FloatArray, k: int, seeds: IntArray, labels: IntArray) ->
             take_rows(tree, near)
             labels[near] = label
         label += 1
-    join_nearest(features, labels)
+    return labels
 
 
 METHODS = (

@@ -10,8 +10,10 @@ import numba as nb
 import numpy as np
 from pydantic import Field
 
-from anonpipe.kernels.points import ascending, gather_columns, mean_of, squared_distances, sum_rows
+from anonpipe.kernels.compiled import kernel
+from anonpipe.kernels.points import ascending, gather_columns, insert_nearest, mean_of, squared_distances, sum_rows
 from anonpipe.kernels.remaining import (
+    FEW,
     Remaining,
     furthest_record,
     nearest_records,
@@ -25,14 +27,14 @@ from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def groups_from_outside(features: FloatArray, k: int, least: int, pairs: bool) -> IntArray:
     """Form groups around r furthest from the mean and, in `pairs`, s furthest from r, while `least` remain (-1)."""
     n = features.shape[0]
     labels = np.full(n, -1, dtype=np.int64)
     every = np.arange(n)
     sums = sum_rows(features, every)
-    tree = remaining_records(features, every)
+    tree = remaining_records(features, every, int(FEW))
     rows, distances = np.empty(k, dtype=np.int64), np.empty(k)
     label = int(0)
     for left in range(n, least - 1, -2 * k if pairs else -k):
@@ -49,18 +51,19 @@ def groups_from_outside(features: FloatArray, k: int, least: int, pairs: bool) -
     return labels
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def outermost_group(features: FloatArray, rows: IntArray, k: int) -> IntArray:
     """Of `rows` (k or more, ascending) the one furthest from their mean and its k - 1 nearest."""
-    inside, every = features[rows], np.arange(rows.shape[0])
-    tree = remaining_records(inside, every)
-    nearest, distances = np.empty(k, dtype=np.int64), np.empty(k)
-    r = furthest_record(tree, mean_of(sum_rows(inside, every), rows.shape[0]), nb.boolean(False))
-    nearest_records(tree, inside[r], nearest, distances)
+    n, columns = rows.shape[0], gather_columns(features, rows)
+    distances, nearest, squared = np.empty(n), np.full(k, -1, dtype=np.int64), np.full(k, np.inf)
+    squared_distances(columns, n, mean_of(sum_rows(features, rows), n), distances)
+    squared_distances(columns, n, features[rows[furthest(distances, n, rows)]], distances)
+    for i in range(n):
+        insert_nearest(nearest, squared, i, distances[i])
     return rows[nearest]
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def group_means(features: FloatArray, labels: IntArray, n_groups: int) -> FloatArray:
     """Mean of each group, shape (n_groups, width); records with label -1 count for none."""
     means = np.zeros((n_groups, features.shape[1]))
@@ -71,22 +74,22 @@ def group_means(features: FloatArray, labels: IntArray, n_groups: int) -> FloatA
             for j in range(features.shape[1]):
                 means[labels[i], j] += features[i, j]
     for g in range(n_groups):
-        means[g] /= sizes[g]
+        for j in range(features.shape[1]):
+            means[g, j] = means[g, j] / sizes[g] if sizes[g] > 0.0 else np.nan
     return means
 
 
-@nb.njit(cache=True, nogil=True)
 def join_nearest(features: FloatArray, labels: IntArray) -> None:
     """Give each record with label -1 the group whose mean, before any joins, is nearest, ties to the lower label."""
     means = group_means(features, labels, labels.max() + 1)
     columns = means.T.copy()
     distances = np.empty(means.shape[0])
     for i in np.flatnonzero(labels < 0):
-        squared_distances(columns, means.shape[0], features[i], distances)
+        squared_distances(columns, len(means), features[i], distances)
         labels[i] = np.argmin(distances)
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def furthest(distances: FloatArray, count: int, ids: IntArray) -> int:
     """Place of the largest of the first `count` distances; of equals, of the lowest id."""
     at = 0
@@ -99,13 +102,13 @@ def furthest(distances: FloatArray, count: int, ids: IntArray) -> int:
     return at
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _nearer(distances: FloatArray, ids: IntArray, a: int, b: int) -> bool:
     """Whether place `a` comes before place `b` by (distance, id)."""
     return bool(distances[a] < distances[b] or (distances[a] == distances[b] and ids[a] < ids[b]))
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def sink(heap: IntArray, at: int, distances: FloatArray, ids: IntArray) -> None:
     """Restore the order of a heap whose root is the furthest place, from entry `at` down."""
     size = heap.shape[0]
@@ -216,7 +219,7 @@ def v_mdav(
     return labels
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _variable_groups(features: FloatArray, k: int, gamma: float) -> IntArray:
     """Form a group around the record furthest from the mean of all, and extend it, while k records remain (-1)."""
     n = features.shape[0]
@@ -224,7 +227,7 @@ def _variable_groups(features: FloatArray, k: int, gamma: float) -> IntArray:
     every = np.arange(n)
     sums = sum_rows(features, every)
     mean = mean_of(sums, n)
-    tree = remaining_records(features, every)
+    tree = remaining_records(features, every, int(FEW))
     group, distances = np.empty(2 * k - 1, dtype=np.int64), np.empty(2 * k - 1)
     nearest = np.empty(2 * k - 1, dtype=np.int64)
     two, apart = np.empty(2, dtype=np.int64), np.empty(2)
@@ -251,7 +254,7 @@ def _variable_groups(features: FloatArray, k: int, gamma: float) -> IntArray:
     return labels
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _closest_member(
     features: FloatArray, tree: Remaining, group: IntArray, nearest: IntArray, distances: FloatArray, fresh: int
 ) -> int:
@@ -303,7 +306,7 @@ def class_mdav(
     return np.asarray(_mixed_groups(features, k, classes, class_shares, float(alpha), diagonal(features)))
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _mixed_groups(
     features: FloatArray, k: int, classes: IntArray, shares: FloatArray, alpha: float, unit: float
 ) -> IntArray:
@@ -333,7 +336,7 @@ def _mixed_groups(
     return labels
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _choose_mixed(
     distances: FloatArray, ids: IntArray, classes: IntArray, shares: FloatArray, alpha: float, unit: float, k: int
 ) -> IntArray:
@@ -368,24 +371,25 @@ def _choose_mixed(
     return places[ascending(-places)]
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _next_of_class(distances: FloatArray, ids: IntArray, classes: IntArray, c: int) -> int:
     """Place of the nearest record of class c that is not taken, or -1."""
-    at = -1
+    at = int(-1)
     for i in range(distances.shape[0]):
         if classes[ids[i]] == c and distances[i] < np.inf and (at < 0 or _nearer(distances, ids, i, at)):
             at = i
     return at
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _take_places(columns: FloatArray, ids: IntArray, left: int, places: IntArray, labels: IntArray, label: int) -> int:
     """Give the records at `places` (descending) their label and remove them; how many are left."""
     for place in places:
         left -= 1
         labels[ids[place]] = label
         ids[place] = ids[left]
-        columns[:, place] = columns[:, left]
+        for j in range(columns.shape[0]):
+            columns[j, place] = columns[j, left]
     return left
 
 

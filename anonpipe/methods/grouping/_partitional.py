@@ -8,11 +8,11 @@ from functools import partial
 from itertools import pairwise
 from typing import Annotated, Literal
 
-import numba as nb
 import numpy as np
 from pydantic import Field
 
 from anonpipe.environment import one_thread
+from anonpipe.kernels.compiled import kernel
 from anonpipe.kernels.points import ascending, gather_columns, sort_groups, squared_distance, squared_distances
 from anonpipe.methods.grouping._mdav import group_means
 from anonpipe.methods.grouping._units import ward_costs
@@ -21,7 +21,7 @@ from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def fill_small(features: FloatArray, rows: IntArray, k: int, assigned: IntArray, centres: FloatArray) -> None:
     """Move records until every cluster of one block has k; `assigned` and `centres` change in place.
 
@@ -33,8 +33,8 @@ def fill_small(features: FloatArray, rows: IntArray, k: int, assigned: IntArray,
     sizes = np.bincount(assigned, minlength=centres.shape[0])
     means = group_means(features[rows], assigned, centres.shape[0])
     for c in range(sizes.shape[0]):
-        if sizes[c] > 0:
-            centres[c] = means[c]
+        for j in range(centres.shape[1] if sizes[c] > 0 else 0):
+            centres[c, j] = means[c, j]
     distances = np.empty(rows.shape[0])
     for c in ascending(sizes):
         if sizes[c] >= k:
@@ -47,7 +47,7 @@ def fill_small(features: FloatArray, rows: IntArray, k: int, assigned: IntArray,
             sizes[c] += 1
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _nearest_to_spare(distances: FloatArray, assigned: IntArray, sizes: IntArray, k: int, rows: IntArray) -> int:
     """The nearest record whose cluster has more than k; of equals, that of the lowest row."""
     at = -1
@@ -131,7 +131,7 @@ def _divided(
     return labels
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _ward_once(features: FloatArray, rows: IntArray, k: int) -> IntArray:
     """Group of each of `rows` (2k or more) after two seed groups and merging, 0 to n_groups - 1."""
     n = rows.shape[0]
@@ -152,7 +152,7 @@ def _ward_once(features: FloatArray, rows: IntArray, k: int) -> IntArray:
     return found
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def furthest_pair(features: FloatArray, rows: IntArray) -> tuple[int, int]:
     """Places in `rows` of the two records that are furthest apart; of equal pairs the lowest."""
     # By falling distance to a reference point: a pair is no further apart than the sum, so most need no look.
@@ -182,7 +182,7 @@ def furthest_pair(features: FloatArray, rows: IntArray) -> tuple[int, int]:
     return pair
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _seed_groups(columns: FloatArray, seeds: tuple[int, int], k: int) -> IntArray:
     """Name of each record's group: each seed, the lower first, with its k - 1 nearest records, the others alone."""
     n = columns.shape[1]
@@ -200,7 +200,7 @@ def _seed_groups(columns: FloatArray, seeds: tuple[int, int], k: int) -> IntArra
     return into
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def merge_until_large(centres: FloatArray, sizes: IntArray, names: IntArray, k: int, into: IntArray) -> None:
     """Merge groups by Ward's cost until each has k records; two of k and more are never merged.
 
@@ -236,12 +236,13 @@ def merge_until_large(centres: FloatArray, sizes: IntArray, names: IntArray, k: 
         into[names[gone]] = names[keep]
         total = sizes[keep] + sizes[gone]
         small -= (sizes[keep] < k) + (sizes[gone] < k) - (total < k)
-        centres[:, keep] = (sizes[keep] * centres[:, keep] + sizes[gone] * centres[:, gone]) / total
+        count -= 1  # The last group moves to the place that has become free
+        for j in range(centres.shape[0]):
+            centres[j, keep] = (sizes[keep] * centres[j, keep] + sizes[gone] * centres[j, gone]) / total
+            centres[j, gone] = centres[j, count]
         sizes[keep] = total
         at[keep] = -1
         at[gone] = -1
-        count -= 1  # The last group moves to the place that has become free
-        centres[:, gone] = centres[:, count]
         sizes[gone] = sizes[count]
         names[gone] = names[count]
         at[gone] = at[count]
@@ -249,7 +250,7 @@ def merge_until_large(centres: FloatArray, sizes: IntArray, names: IntArray, k: 
             chain[at[gone]] = gone
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _cheapest(
     centres: FloatArray, sizes: IntArray, names: IntArray, count: int, k: int, top: int, before: int, at: IntArray
 ) -> int:
@@ -302,7 +303,7 @@ def fuzzy_c_means(
 SAME = 1e-9
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _divide(
     features: FloatArray, rows: IntArray, k: int, fuzziness: float, step: float, shrink: float, iterations: int
 ) -> IntArray:
@@ -325,7 +326,7 @@ def _divide(
         fuzziness += step
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def fuzzy_centres(features: FloatArray, rows: IntArray, centres: FloatArray, fuzziness: float, iterations: int) -> None:
     """Move `centres` (width, c) by fuzzy c-means over `rows`, in place.
 
@@ -366,7 +367,7 @@ def fuzzy_centres(features: FloatArray, rows: IntArray, centres: FloatArray, fuz
             return
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _spread(features: FloatArray, rows: IntArray) -> float:
     """Mean squared distance of `rows` to their mean."""
     total = 0.0
@@ -380,7 +381,7 @@ def _spread(features: FloatArray, rows: IntArray) -> float:
     return float(total / rows.shape[0])
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def memberships(distances: FloatArray, power: float, shares: FloatArray) -> None:
     """Write the memberships of one record to `shares`, given its squared distances to all centres.
 
@@ -401,7 +402,7 @@ def memberships(distances: FloatArray, power: float, shares: FloatArray) -> None
         shares[c] /= total
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _assign(features: FloatArray, rows: IntArray, centres: FloatArray, found: IntArray) -> None:
     """Write the cluster of largest membership, which is the nearest centre, to `found`; of equals the first."""
     distances = np.empty(centres.shape[1])

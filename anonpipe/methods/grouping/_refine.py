@@ -9,6 +9,7 @@ import numba as nb
 import numpy as np
 import numpy.typing as npt
 
+from anonpipe.kernels.compiled import kernel
 from anonpipe.kernels.points import (
     block_order,
     by_first_row,
@@ -165,7 +166,7 @@ def _run_down(groups: SearchGroups, starts: IntArray, others: ListArray, least: 
 COLDEST = 1e-3  # Least temperature of a group, in units of that of all groups
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def temperatures(groups: SearchGroups) -> FloatArray:
     """Mean squared distance to the centroid in each group, or a thousandth of that over all if larger."""
     # Each group's own: groups in thin regions can have a thousand times the scatter of those in dense ones.
@@ -177,19 +178,19 @@ def temperatures(groups: SearchGroups) -> FloatArray:
     return heat
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _below(bits: np.uint64, limit: int) -> int:
     """One of 0 to limit - 1, from the lower half of the bits."""
     return int(((bits & np.uint64(0xFFFFFFFF)) * np.uint64(limit)) >> np.uint64(32))
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _allowance(bits: np.uint64) -> float:
     """-log of a number in (0, 1], from the upper half of the bits: exponential of mean 1."""
     return -math.log((float(bits >> np.uint64(32)) + 1.0) / 4294967296.0)
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _anneal_steps(
     groups: SearchGroups, starts: IntArray, others: ListArray, heat: FloatArray, factor: float, key: np.uint64
 ) -> None:
@@ -208,7 +209,7 @@ def _anneal_steps(
             take(groups, a, b, i, partner)
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _anneal_groups(
     groups: SearchGroups, starts: IntArray, others: ListArray, heat: FloatArray, factor: float, key: np.uint64
 ) -> None:
@@ -233,7 +234,7 @@ def _anneal_groups(
                 heat[free.pop()] = heat[a]
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def anneal(
     groups: SearchGroups, starts: IntArray, others: ListArray, heat: FloatArray, schedule: FloatArray, key: np.uint64
 ) -> None:
@@ -251,7 +252,7 @@ def anneal(
 # add too much to the scatter.
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _cheapest_host(groups: SearchGroups, i: int, near: ListArray) -> tuple[float, int]:
     """The group of `near` with room that record i adds least to, and what it adds; inf and -1 where all are full."""
     best, host = np.inf, -1
@@ -262,10 +263,10 @@ def _cheapest_host(groups: SearchGroups, i: int, near: ListArray) -> tuple[float
         added = size / (size + 1.0) * squared_distance(groups.x[i], groups.centroids[b])
         if added < best:
             best, host = added, b
-    return best, host
+    return best, int(host)
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def dissolve(groups: SearchGroups, a: int, near: ListArray, limit: float, moved: IntArray, hosts: IntArray) -> int:
     """Give group a's records to groups of `near`, last first, if that adds less than `limit`; how many went, or 0."""
     credit = _scatter_of(groups, a)
@@ -292,7 +293,7 @@ def dissolve(groups: SearchGroups, a: int, near: ListArray, limit: float, moved:
     return count
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def create(
     groups: SearchGroups, seed: int, g: int, near: ListArray, limit: float, moved: IntArray, donors: IntArray
 ) -> int:
@@ -325,7 +326,7 @@ def create(
     return 0
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _cheapest_guest(groups: SearchGroups, b: int, g: int, limit: float) -> tuple[float, int]:
     """The record of b whose move to g adds least, if less than `limit`: (what it adds, record or -1)."""
     leaving = groups.sizes[b] / (groups.sizes[b] - 1.0)
@@ -339,7 +340,7 @@ def _cheapest_guest(groups: SearchGroups, b: int, g: int, limit: float) -> tuple
     return best, guest
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _take_back(groups: SearchGroups, moved: IntArray, homes: IntArray) -> None:
     """Return the `moved` records, last first, to the groups they came from."""
     for at in range(moved.shape[0] - 1, -1, -1):
@@ -349,7 +350,7 @@ def _take_back(groups: SearchGroups, moved: IntArray, homes: IntArray) -> None:
         _recentre(groups, home)
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def reform(groups: SearchGroups, starts: IntArray, others: ListArray, changed: IntArray, least: float) -> int:
     """Dissolve every group, and begin one next to it, where that lowers the scatter; how many such steps."""
     moved = np.empty(2 * groups.k, dtype=np.int64)
@@ -377,7 +378,7 @@ def reform(groups: SearchGroups, starts: IntArray, others: ListArray, changed: I
     return steps
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _free_groups(groups: SearchGroups) -> list[int]:
     """Numbers of the groups without records, the lowest last."""
     free = [0 for _ in range(0)]
@@ -423,7 +424,7 @@ def open_groups(x: FloatArray, home: IntArray, k: int) -> SearchGroups:
     return groups
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _settle(groups: SearchGroups) -> None:
     """Set everything from `home`."""
     groups.sizes[:] = 0
@@ -436,7 +437,7 @@ def _settle(groups: SearchGroups) -> None:
         _recentre(groups, g)
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _recentre(groups: SearchGroups, g: int) -> None:
     """Compute a group's centroid and the distances to it afresh."""
     size = groups.sizes[g]
@@ -457,7 +458,7 @@ def _recentre(groups: SearchGroups, g: int) -> None:
     groups.radius[g] = radius
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _put(groups: SearchGroups, i: int, b: int) -> None:
     """Take record i out of its group and put it into group b; the centroids stay where they were."""
     a = groups.home[i]
@@ -471,7 +472,7 @@ def _put(groups: SearchGroups, i: int, b: int) -> None:
     groups.home[i] = b
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _exchange(groups: SearchGroups, i: int, j: int) -> None:
     """Let records i and j trade groups; the centroids stay where they were."""
     a, b = groups.home[i], groups.home[j]
@@ -480,7 +481,7 @@ def _exchange(groups: SearchGroups, i: int, j: int) -> None:
     groups.home[i], groups.home[j] = b, a
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def scatter(groups: SearchGroups) -> float:
     """Sum of the squared distances to the centroids."""
     total = 0.0
@@ -489,7 +490,7 @@ def scatter(groups: SearchGroups) -> float:
     return total
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _scatter_of(groups: SearchGroups, g: int) -> float:
     """The part of `scatter` that lies in group g."""
     total = 0.0
@@ -499,7 +500,7 @@ def _scatter_of(groups: SearchGroups, g: int) -> float:
     return total
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def group_scatter(groups: SearchGroups) -> FloatArray:
     """The part of `scatter` that lies in each group, shape (n_groups,)."""
     parts = np.empty(groups.sizes.shape[0])
@@ -526,7 +527,7 @@ TOLERANCE = 1e-12  # Smallest gain of a step, in units of the squared sum of the
 PATIENCE = 100  # Most steps of a descent, in units of the groups: the end even where rounding would go in circles
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def best_step(groups: SearchGroups, a: int, b: int, limit: float) -> tuple[float, int, int]:
     """The move or swap between a and b that adds least to the scatter, if less than `limit`."""
     n_a, n_b = groups.sizes[a], groups.sizes[b]
@@ -607,7 +608,7 @@ def _swap_adds(groups: SearchGroups, i: int, j: int, h: float) -> float:
     return added
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def take(groups: SearchGroups, a: int, b: int, i: int, partner: int) -> None:
     """Take a step between a and b that `best_step` found."""
     if partner != MOVE:
@@ -618,7 +619,7 @@ def take(groups: SearchGroups, a: int, b: int, i: int, partner: int) -> None:
     _recentre(groups, b)
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def descend(groups: SearchGroups, starts: IntArray, others: ListArray, changed: IntArray, least: float) -> None:
     """Take steps between near groups until none lowers the scatter.
 
@@ -627,11 +628,12 @@ def descend(groups: SearchGroups, starts: IntArray, others: ListArray, changed: 
     passed over where neither has changed since it was last looked at.
     """
     count = groups.sizes.shape[0]
-    queue = np.flatnonzero(changed)
     waiting = changed > 0
     ring = np.empty(count, dtype=np.int64)
-    ring[: queue.shape[0]] = queue
-    head, length = 0, queue.shape[0]
+    head, length = 0, 0
+    for a in range(count):
+        ring[length] = a
+        length += waiting[a]
     seen = np.zeros(count, dtype=np.int64)
     now = 1
     while length > 0 and now < PATIENCE * count:
@@ -689,7 +691,7 @@ def near_records(features: FloatArray, count: int, block: int) -> ListArray:
     return near
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _offer(near: ListArray, distances: FloatArray, other: int, distance: float) -> None:
     """Put `other` into one point's sorted list if it belongs there and is not in it."""
     for known in near:
@@ -698,7 +700,7 @@ def _offer(near: ListArray, distances: FloatArray, other: int, distance: float) 
     insert_nearest(near, distances, other, distance)
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _compare_in_blocks(
     features: FloatArray, order: IntArray, starts: IntArray, near: ListArray, distances: FloatArray
 ) -> None:
@@ -715,7 +717,7 @@ def _compare_in_blocks(
                     _offer(near[i], distances[i], rows[at], out[at])
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _ask_neighbours(features: FloatArray, near: ListArray, distances: FloatArray) -> None:
     """Offer every point the near points of its near points, and itself to them."""
     asked = np.full(features.shape[0], -1, dtype=np.int64)
@@ -737,7 +739,7 @@ def _ask_neighbours(features: FloatArray, near: ListArray, distances: FloatArray
                     _offer(near[h], distances[h], i, distance)
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def both_ways(near: ListArray) -> tuple[IntArray, ListArray]:
     """Lists in which j is one of i's wherever i is one of j's."""
     n = near.shape[0]
@@ -747,11 +749,13 @@ def both_ways(near: ListArray) -> tuple[IntArray, ListArray]:
         for j in near[i]:
             if not _names(near[j], i):
                 starts[j + 1] += 1
-    starts = np.cumsum(starts)
+    for i in range(n):
+        starts[i + 1] += starts[i]
     others = np.empty(starts[n], dtype=np.int32)
     ends = starts[:n] + near.shape[1]
     for i in range(n):
-        others[starts[i] : starts[i] + near.shape[1]] = near[i]
+        for at in range(near.shape[1]):
+            others[starts[i] + at] = near[i, at]
         for j in near[i]:
             if not _names(near[j], i):
                 others[ends[j]] = i
@@ -759,7 +763,7 @@ def both_ways(near: ListArray) -> tuple[IntArray, ListArray]:
     return starts, others
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _names(numbers: ListArray, i: int) -> bool:
     """Whether i is among the few `numbers`."""
     for j in numbers:  # noqa: SIM110 - compiled
@@ -768,7 +772,7 @@ def _names(numbers: ListArray, i: int) -> bool:
     return False
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def split_large(features: FloatArray, order: IntArray, starts: IntArray, k: int) -> IntArray:
     """Labels for groups of less than 2k records: those given, the larger ones cut across their principal direction."""
     labels = np.empty(order.shape[0], dtype=np.int64)
@@ -794,7 +798,7 @@ def split_large(features: FloatArray, order: IntArray, starts: IntArray, k: int)
     return labels
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _root_of(parent: IntArray, node: int) -> int:
     """The root of a node's tree; the path to it is halved on the way."""
     while parent[node] != node:
@@ -803,7 +807,7 @@ def _root_of(parent: IntArray, node: int) -> int:
     return node
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def combine(first: IntArray, first_scatter: FloatArray, second: IntArray, second_scatter: FloatArray) -> IntArray:
     """Groups (n,) that are in every region those of the better of two groupings, numbered through.
 

@@ -13,7 +13,8 @@ import numba as nb
 import numpy as np
 from pydantic import Field
 
-from anonpipe.kernels.points import ascending, by_first_row, gather_columns, sort_groups, squared_distances
+from anonpipe.kernels.compiled import kernel
+from anonpipe.kernels.points import ascending, by_first_row, gather_columns, put_first, sort_groups, squared_distances
 from anonpipe.methods.grouping._classes import jensen_shannon, rounded, total_variation
 from anonpipe.methods.grouping._md import diameter_fixed
 from anonpipe.methods.grouping._mdav import outermost_group
@@ -23,7 +24,7 @@ from anonpipe.methods.record import Grouping
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def shortest_tree(features: FloatArray) -> tuple[IntArray, FloatArray, IntArray]:
     """Minimum spanning tree by Prim's algorithm from row 0, ties to the lowest rows: parent, length, joined."""
     n = features.shape[0]
@@ -52,7 +53,7 @@ def shortest_tree(features: FloatArray) -> tuple[IntArray, FloatArray, IntArray]
     return parent, length, joined
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def smallest(key: FloatArray, count: int, ids: IntArray) -> int:
     """Place of the smallest of the first `count` keys; of equals, of the lowest id."""
     at = 0
@@ -64,7 +65,7 @@ def smallest(key: FloatArray, count: int, ids: IntArray) -> int:
     return at
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def drop_outside(outside: FloatArray, ids: IntArray, key: FloatArray, link: IntArray, at: int, last: int) -> None:
     """Overwrite entry `at` of the records outside the tree by entry `last`."""
     ids[at] = ids[last]
@@ -74,7 +75,7 @@ def drop_outside(outside: FloatArray, ids: IntArray, key: FloatArray, link: IntA
         outside[j, at] = outside[j, last]
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _cut_longest(
     parent: IntArray, length: FloatArray, joined: IntArray, k: int, classes: IntArray, shares: FloatArray, t: float
 ) -> IntArray:
@@ -110,7 +111,7 @@ def _cut_longest(
     return _tops(parent, joined, cut)
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _tops(parent: IntArray, joined: IntArray, cut: BoolArray) -> IntArray:
     """The top of the part that each vertex is in (n,) when the edges of `cut` vertices are gone."""
     top = np.empty(parent.shape[0], dtype=np.int64)
@@ -119,7 +120,7 @@ def _tops(parent: IntArray, joined: IntArray, cut: BoolArray) -> IntArray:
     return top
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def cut_by_ratio(
     parent: IntArray, length: FloatArray, joined: IntArray, k: int, classes: IntArray, shares: FloatArray
 ) -> IntArray:
@@ -149,7 +150,7 @@ def cut_by_ratio(
     return _tops(parent, joined, cut)
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _count_stretch(parent: IntArray, group: IntArray, classes: IntArray, below: FloatArray, size: FloatArray) -> None:
     """Write class counts and sizes of the subtrees inside one group, parents before their children."""
     for v in group:
@@ -164,7 +165,7 @@ def _count_stretch(parent: IntArray, group: IntArray, classes: IntArray, below: 
             below[u, c] += below[v, c]
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _least_ratio(
     length: FloatArray, group: IntArray, k: int, shares: FloatArray, below: FloatArray, size: FloatArray
 ) -> int:
@@ -190,16 +191,13 @@ def _least_ratio(
     return best
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _part_stretch(parent: IntArray, group: IntArray, top: int, inside: BoolArray) -> int:
     """Move the subtree of `top` to the end of `group`, both parts in their old order; where it begins."""
     inside[group[0]] = False
     for v in group[1:]:
         inside[v] = v == top or inside[parent[v]]
-    front, behind = group[~inside[group]], group[inside[group]]
-    group[: front.shape[0]] = front
-    group[front.shape[0] :] = behind
-    return int(front.shape[0])
+    return put_first(group, ~inside[group])
 
 
 def mst(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
@@ -314,12 +312,11 @@ class Links(NamedTuple):
     inside: BoolArray
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def cut_trees(parent: IntArray, tree: IntArray, k: int, labels: IntArray) -> int:
     """Write the part of every record to `labels`, from the trees of `grow_forest`; the number of parts."""
     n = tree.shape[0]
-    above = np.full(2 * n, -1)  # Each cut adds one Steiner vertex at most, and there are fewer cuts than records
-    above[:n] = parent
+    above = np.concatenate((parent, np.full(n, -1)))  # Each cut adds a Steiner vertex at most; there are fewer than n
     child = np.full(2 * n, -1)
     links = Links(above, child, child.copy(), np.zeros(2 * n, dtype=np.int64), np.zeros(2 * n, dtype=np.bool_))
     order, starts = sort_groups(tree)
@@ -330,7 +327,9 @@ def cut_trees(parent: IntArray, tree: IntArray, k: int, labels: IntArray) -> int
         stack = [order[starts[g] : starts[g + 1]]]
         while len(stack) > 0:
             part = stack.pop()
-            records = int(np.searchsorted(part, n))
+            records = 0
+            for v in part:
+                records += v < n
             added = _cut(part, records, n, k, links, vertices) if records > most else -1
             if added < 0:
                 labels[part[:records]] = label
@@ -343,7 +342,7 @@ def cut_trees(parent: IntArray, tree: IntArray, k: int, labels: IntArray) -> int
     return label
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _cut(part: IntArray, records: int, n: int, k: int, links: Links, steiner: int) -> int:
     """Cut the tree of `part` into two of k or more records, marked by `inside`, in the order of the paper."""
     u = _candidate(part, records, n, k, links)
@@ -358,15 +357,15 @@ def _cut(part: IntArray, records: int, n: int, k: int, links: Links, steiner: in
     if records - branch == k - 1 and v < n:
         _take_branch(v, links)
         links.inside[v] = False
-        return _move_children(v, steiner, links, True)
+        return _move_children(v, steiner, links, nb.boolean(True))
     if branch == k - 1 and u < n:
         _take_branch(v, links)
         links.inside[u] = True
-        return _move_children(u, steiner, links, False)
+        return _move_children(u, steiner, links, nb.boolean(False))
     return _share_branches(u, records, n, k, links, steiner)
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _candidate(part: IntArray, records: int, n: int, k: int, links: Links) -> int:
     """The vertex to cut at: from the highest one on, into the largest branch while too little lies outside it."""
     u = int(part[-1])
@@ -379,7 +378,7 @@ def _candidate(part: IntArray, records: int, n: int, k: int, links: Links) -> in
         u = v
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _root_at(part: IntArray, root: int, n: int, links: Links) -> None:
     """Turn the tree so that it hangs from `root`, children in ascending order."""
     below, at = -1, root
@@ -408,7 +407,7 @@ def _root_at(part: IntArray, root: int, n: int, links: Links) -> None:
         links.sizes[links.parent[vertex]] += links.sizes[vertex]
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _largest_child(u: int, links: Links) -> int:
     """The child with the most records in its branch; of equals the lowest."""
     best = links.first_child[u]
@@ -420,7 +419,7 @@ def _largest_child(u: int, links: Links) -> int:
     return int(best)
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _take_branch(top: int, links: Links) -> None:
     """Set `inside` for `top` and all below it."""
     stack = [top]
@@ -433,7 +432,7 @@ def _take_branch(top: int, links: Links) -> None:
             child = links.sibling[child]
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _move_children(old: int, steiner: int, links: Links, inside: bool) -> int:
     """Hang the children of `old` that lie in the part `inside` on the new root `steiner`; how many it is: one."""
     links.parent[steiner] = -1
@@ -446,7 +445,7 @@ def _move_children(old: int, steiner: int, links: Links, inside: bool) -> int:
     return 1
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _share_branches(u: int, records: int, n: int, k: int, links: Links, steiner: int) -> int:
     """Share the small branches of the root `u` out between two parts; `_cut` says what comes back."""
     # Branches join the first part in ascending order until it has k - 1 records. `u` then goes to a part that has no
@@ -466,7 +465,7 @@ def _share_branches(u: int, records: int, n: int, k: int, links: Links, steiner:
     return _move_children(u, steiner, links, not first)
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def grow_forest(features: FloatArray, k: int) -> tuple[IntArray, IntArray]:
     """Link trees of fewer than k records to others until there is none: parent and root of each record."""
     n = features.shape[0]

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import numba as nb
 import numpy as np
 from pydantic import Field
 
 from anonpipe.errors import InfeasibleError
-from anonpipe.kernels.points import covariance, kth_smallest, split_rows, turn_rows
+from anonpipe.kernels.compiled import kernel
+from anonpipe.kernels.points import covariance, kth_smallest, put_first, split_rows, turn_rows
 from anonpipe.methods.grouping._classes import jensen_shannon
 from anonpipe.methods.options import UnblockedClassOptions, UnblockedOptions
 from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def split_at_all_medians(features: FloatArray, k: int, labels: IntArray) -> None:
     """Write the cell of every record to `labels`: cells of more than 2k, not all equal, are split by all medians."""
     order = np.arange(features.shape[0])
@@ -34,7 +34,7 @@ def split_at_all_medians(features: FloatArray, k: int, labels: IntArray) -> None
         label += 1
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _split_cell(features: FloatArray, rows: IntArray) -> IntArray:
     """Sort `rows` by the halves of all columns they lie in; where the cells begin, and the number of rows."""
     count, width = rows.shape[0], features.shape[1]
@@ -61,7 +61,7 @@ def _split_cell(features: FloatArray, rows: IntArray) -> IntArray:
     return borders
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _highest_of_lower_half(values: FloatArray) -> float:
     """The median, of an even number of values the lower one; the next lower value where none lies above it."""
     median = kth_smallest(values, (values.shape[0] - 1) // 2)
@@ -74,14 +74,13 @@ def _highest_of_lower_half(values: FloatArray) -> float:
     return median if above or highest == -np.inf else highest
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _move_lower_first(features: FloatArray, rows: IntArray, column: int, border: float) -> int:
     """Move the rows of values up to `border` to the front, both parts in their old order; how many there are."""
-    lower = np.array([features[row, column] <= border for row in rows])
-    front, behind = rows[lower], rows[~lower]
-    rows[: front.shape[0]] = front
-    rows[front.shape[0] :] = behind
-    return int(front.shape[0])
+    lower = np.empty(rows.shape[0], dtype=np.bool_)
+    for i in range(rows.shape[0]):
+        lower[i] = features[rows[i], column] <= border
+    return put_first(rows, lower)
 
 
 def rhs(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
@@ -140,7 +139,7 @@ def principal_axes(features: FloatArray) -> FloatArray:
 # --- Halving at medians, of the column of largest variance or of least divergence -------------------------------------
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def halved(
     features: FloatArray, most: int, by_range: bool, classes: IntArray, shares: FloatArray, alpha: float
 ) -> IntArray:
@@ -174,7 +173,7 @@ def halved(
     return labels
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _widest_column(features: FloatArray, rows: IntArray) -> int:
     """Number of the column in which `rows` have the largest range; of equals the first."""
     best, widest = 0, -1.0
@@ -188,7 +187,7 @@ def _widest_column(features: FloatArray, rows: IntArray) -> int:
     return best
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _split_column(
     features: FloatArray, rows: IntArray, classes: IntArray, shares: FloatArray, alpha: float, values: FloatArray
 ) -> int:
@@ -212,7 +211,7 @@ def _split_column(
     return best
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _spread(features: FloatArray, rows: IntArray, j: int) -> float:
     """Standard deviation of column j among `rows`."""
     mean = 0.0
@@ -225,7 +224,7 @@ def _spread(features: FloatArray, rows: IntArray, j: int) -> float:
     return float(np.sqrt(squares / rows.shape[0]))
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _halves_divergence(
     features: FloatArray, rows: IntArray, j: int, classes: IntArray, shares: FloatArray, values: FloatArray
 ) -> float:
@@ -250,8 +249,8 @@ def _halves_divergence(
             ties -= 1
         else:
             upper[c] += 1.0
-    rest = n - half
-    return float((half * jensen_shannon(lower, half, shares) + rest * jensen_shannon(upper, rest, shares)) / n)
+    below, above = float(half), float(n - half)
+    return float((below * jensen_shannon(lower, below, shares) + above * jensen_shannon(upper, above, shares)) / n)
 
 
 def kd_tree(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:

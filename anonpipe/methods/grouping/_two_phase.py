@@ -4,27 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numba as nb
 import numpy as np
 
+from anonpipe.kernels.compiled import kernel
 from anonpipe.kernels.points import ascending, sort_groups, squared_distances
-from anonpipe.kernels.remaining import nearest_records, remaining_records, take_rows, tidied
-from anonpipe.methods.grouping._mdav import join_nearest, mdav_1
+from anonpipe.kernels.remaining import FEW, nearest_records, remaining_records, take_rows, tidied
+from anonpipe.methods.grouping._mdav import join_nearest, mdav_1, with_rest
 from anonpipe.methods.grouping._units import group_again
 from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _group_by_reference_points(features: FloatArray, k: int) -> IntArray:
-    """Group of each record, 0 to n_groups - 1 in order of formation (see `anonpipe.methods.grouping.tfrp_1`)."""
+    """Group of each record, from 0 in order of formation, -1 for the rest (see `anonpipe.methods.grouping.tfrp_1`)."""
     n = features.shape[0]
     orders = (_from_furthest(features, float(features.min())), _from_furthest(features, float(features.max())))
     at = np.zeros(2, dtype=np.int64)
     nearest = np.empty(k, dtype=np.int64)
     distances = np.empty(k)
     labels = np.full(n, -1, dtype=np.int64)
-    tree = remaining_records(features, np.arange(n))
+    tree = remaining_records(features, np.arange(n), int(FEW))
     groups = n // k
     for label in range(groups):
         turn = label % 2
@@ -35,11 +35,10 @@ def _group_by_reference_points(features: FloatArray, k: int) -> IntArray:
         nearest_records(tree, features[order[at[turn]]], nearest, distances)
         take_rows(tree, nearest)
         labels[nearest] = label
-    join_nearest(features, labels)
     return labels
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _from_furthest(features: FloatArray, value: float) -> IntArray:
     """Rows from the one furthest from the point with `value` in all columns; of equals, the lower first."""
     distances = np.zeros(features.shape[0])
@@ -51,9 +50,9 @@ def _from_furthest(features: FloatArray, value: float) -> IntArray:
 KNOWN = 2  # Nearest records known of each, in units of k: the more, the fewer searches when neighbours leave
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _group_by_density(features: FloatArray, k: int) -> IntArray:
-    """Group of each record, 0 to n_groups - 1 in order of formation (see `anonpipe.methods.grouping.dba_1`)."""
+    """Group of each record, from 0 in order of formation, -1 for the rest (see `anonpipe.methods.grouping.dba_1`)."""
     # `near[i, :known[i]]` are the records nearest to i, nearest first; the first k of them are without a group and are
     # its neighbourhood, of which `scatter` holds the scatter times k. Only records that have lost a neighbour are
     # looked at again, and searched for only if fewer than k known ones are left.
@@ -63,7 +62,7 @@ def _group_by_density(features: FloatArray, k: int) -> IntArray:
     distances, offsets = np.empty(most), np.empty(features.shape[1])
     scatter = np.empty(n)
     labels = np.full(n, -1, dtype=np.int64)
-    tree = remaining_records(features, np.arange(n))
+    tree = remaining_records(features, np.arange(n), int(FEW))
     for i in range(n):
         nearest_records(tree, features[i], near[i], distances)
         scatter[i] = scatter_times_size(features, near[i, :k], offsets)
@@ -89,11 +88,10 @@ def _group_by_density(features: FloatArray, k: int) -> IntArray:
                 known[i] = min(most, left)
                 nearest_records(tree, features[i], near[i, : known[i]], distances[: known[i]])
             scatter[i] = scatter_times_size(features, near[i, :k], offsets)
-    join_nearest(features, labels)
     return labels
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _has_lost(neighbours: IntArray, labels: IntArray) -> bool:
     """Whether one of the neighbours has a group by now."""
     lost = False
@@ -131,7 +129,7 @@ def by_falling_scatter(features: FloatArray, labels: IntArray) -> IntArray:
 TOLERANCE = 1e-12  # Smallest gain that counts, in units of the mean squared distance to the mean of all records
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _decompose_groups(
     features: FloatArray, order: IntArray, starts: IntArray, sequence: IntArray, most: int
 ) -> IntArray:
@@ -150,7 +148,8 @@ def _decompose_groups(
         for at in range(starts[g], starts[g + 1]):
             labels[order[at]] = g
             following[order[at]] = order[at + 1] if at + 1 < starts[g + 1] else -1
-            sums[:, g] += features[order[at]]
+            for j in range(width):
+                sums[j, g] += features[order[at], j]
     centres = sums / sizes
     alive = groups
     for g in sequence:
@@ -177,12 +176,13 @@ def _decompose_groups(
             last[host] = i
             sizes[host] += 1
             scatter[host] += added[at]
-            sums[:, host] += features[i]
-            centres[:, host] = sums[:, host] / sizes[host]
+            for j in range(width):
+                sums[j, host] += features[i, j]
+                centres[j, host] = sums[j, host] / sizes[host]
     return labels
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _nearest_hosts(
     features: FloatArray, members: IntArray, group: int, centres: FloatArray, sizes: IntArray, most: int
 ) -> IntArray:
@@ -203,20 +203,19 @@ def _nearest_hosts(
     return hosts
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _added_scatter(
     features: FloatArray, members: IntArray, hosts: IntArray, centres: FloatArray, sizes: IntArray
 ) -> FloatArray:
     """What each member adds to its host's scatter, after those before it; `hosts` ascend."""
     # A record x that joins n others of mean c adds n/(n+1) |x - c|² and moves the mean by (x - c)/(n+1).
     added = np.zeros(members.shape[0])
-    centre = np.empty(features.shape[1])
-    host, size = -1, 0
+    centre, host, size = np.empty(0), -1, 0
     for at in range(members.shape[0]):
         if hosts[at] != host:
             host = hosts[at]
             size = sizes[host]
-            centre[:] = centres[:, host]
+            centre = centres[:, host].copy()
         for j in range(features.shape[1]):
             step = features[members[at], j] - centre[j]
             added[at] += step * step * size / (size + 1.0)
@@ -225,7 +224,7 @@ def _added_scatter(
     return added
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def scatter_times_size(features: FloatArray, members: IntArray, offsets: FloatArray) -> float:
     """Size times the sum of squared distances to the mean; `offsets` is room for a row.
 
@@ -247,7 +246,7 @@ def scatter_times_size(features: FloatArray, members: IntArray, offsets: FloatAr
     return float(total)
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _group_scatters(features: FloatArray, order: IntArray, starts: IntArray) -> FloatArray:
     """Sum of squared distances to the mean of each group, shape (n_groups,)."""
     scatter = np.empty(starts.shape[0] - 1)
@@ -270,7 +269,7 @@ def tfrp_1(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArra
     published figures come out. Columns should therefore be of one scale. The two points change places by turns down to
     the last group, and the means that leftovers look at are those before any of them joins.
     """
-    return np.asarray(_group_by_reference_points(features, k))
+    return with_rest(features, _group_by_reference_points(features, k), k, join_nearest)
 
 
 def tfrp_2(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
@@ -301,7 +300,7 @@ def dba_1(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray
     and to all digits. The densest groups are cut out of their surroundings, which leaves ragged remains: on most tables
     MDAV loses less. The second phase, `dba_2`, mends that in part.
     """
-    return np.asarray(_group_by_density(features, k))
+    return with_rest(features, _group_by_density(features, k), k, join_nearest)
 
 
 def dba_2(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:

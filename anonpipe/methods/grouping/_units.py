@@ -9,6 +9,7 @@ import numba as nb
 import numpy as np
 
 from anonpipe.errors import LOWER_K, InfeasibleError
+from anonpipe.kernels.compiled import kernel
 from anonpipe.kernels.points import ascending, checked_features, sort_groups, squared_distance, squared_distances
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
@@ -122,7 +123,7 @@ def unit_points(features: FloatArray, units: IntArray) -> tuple[FloatArray, IntA
 NO_UNIT = -1
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _merge_until(features: FloatArray, order: IntArray, starts: IntArray, units: IntArray, k: int) -> IntArray:
     """For each group the lowest number among those it is merged with, shape (n_groups,); see `hold_units`."""
     n_groups, width = len(starts) - 1, features.shape[1]
@@ -146,25 +147,26 @@ def _merge_until(features: FloatArray, order: IntArray, starts: IntArray, units:
     left = n_groups
     a = _fewest(held, sizes, ids, left, k)
     while a >= 0 and left > 1:
-        _mark(mark, units, following, first[a], True)
+        _mark(mark, units, following, first[a], nb.boolean(True))
         b = _partner(means, sizes, ids, left, a, mark, units, following, first)
         held[a] += _lacking(mark, units, following, first[b])
-        _mark(mark, units, following, first[a], False)
+        _mark(mark, units, following, first[a], nb.boolean(False))
         following[last[a]], last[a] = first[b], last[b]
-        means[:, a] = (sizes[a] * means[:, a] + sizes[b] * means[:, b]) / (sizes[a] + sizes[b])
+        left -= 1
+        for j in range(width):
+            means[j, a] = (sizes[a] * means[j, a] + sizes[b] * means[j, b]) / (sizes[a] + sizes[b])
+            means[j, b] = means[j, left]
         sizes[a] += sizes[b]
         low, high = min(ids[a], ids[b]), max(ids[a], ids[b])
         into[high], ids[a] = low, low
-        left -= 1
         ids[b], sizes[b], held[b], first[b], last[b] = ids[left], sizes[left], held[left], first[left], last[left]
-        means[:, b] = means[:, left]
         a = _fewest(held, sizes, ids, left, k)
     for g in range(n_groups):
         into[g] = into[into[g]]
     return into
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _fewest(held: IntArray, sizes: FloatArray, ids: IntArray, left: int, k: int) -> int:
     """Place of the group of fewest units under k, of equals of fewest records, of equals of lowest number; or -1."""
     at = -1
@@ -176,7 +178,7 @@ def _fewest(held: IntArray, sizes: FloatArray, ids: IntArray, left: int, k: int)
     return at
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _mark(mark: BoolArray, units: IntArray, following: IntArray, record: int, value: bool) -> None:
     """Mark the units of a group, or take the marks away."""
     while record >= 0:
@@ -184,7 +186,7 @@ def _mark(mark: BoolArray, units: IntArray, following: IntArray, record: int, va
         record = following[record]
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _lacking(mark: BoolArray, units: IntArray, following: IntArray, record: int) -> int:
     """How many units of a group are not marked; afterwards no unit of it is, whether the other group has it or not."""
     found = 0
@@ -198,7 +200,7 @@ def _lacking(mark: BoolArray, units: IntArray, following: IntArray, record: int)
     return found
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _adds(mark: BoolArray, units: IntArray, following: IntArray, record: int) -> bool:
     """Whether a group has a unit that is not marked."""
     while record >= 0:
@@ -208,7 +210,7 @@ def _adds(mark: BoolArray, units: IntArray, following: IntArray, record: int) ->
     return False
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _partner(
     means: FloatArray,
     sizes: FloatArray,
@@ -222,14 +224,14 @@ def _partner(
 ) -> int:
     """Place of the group with a unit that a lacks which costs least; of equals the one of lowest number."""
     costs = ward_costs(means, sizes, left, a)
-    best = -1
+    best = int(-1)
     for g in range(left):
         if g != a and cheaper(best, g, costs, ids) == g and _adds(mark, units, following, first[g]):
             best = g
     return best
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def ward_costs(means: FloatArray, sizes: FloatArray | IntArray, left: int, a: int) -> FloatArray:
     """By how much the within-group scatter rises when group a takes in each of the first `left` groups, (left,)."""
     costs = np.empty(left)
@@ -239,7 +241,7 @@ def ward_costs(means: FloatArray, sizes: FloatArray | IntArray, left: int, a: in
     return costs
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def cheaper(best: int, g: int, costs: FloatArray, ids: IntArray) -> int:
     """The one of lower cost, of equals the one of lower number; g where there is no best (-1) yet."""
     if best < 0 or costs[g] < costs[best] or (costs[g] == costs[best] and ids[g] < ids[best]):
@@ -247,7 +249,7 @@ def cheaper(best: int, g: int, costs: FloatArray, ids: IntArray) -> int:
     return best
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _most_groups(counts: IntArray, k: int) -> int:
     """Most groups with a record of each of k units, by the records of units: most g of sum(min(counts, g)) >= k g."""
     most, last = int(counts.sum()) // k, 1
@@ -258,7 +260,7 @@ def _most_groups(counts: IntArray, k: int) -> int:
     return last
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _places(counts: IntArray, groups: int) -> int:
     """Records that so many groups can take where each has one of a unit at most."""
     found = 0
@@ -267,7 +269,7 @@ def _places(counts: IntArray, groups: int) -> int:
     return found
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _cut_again(features: FloatArray, rows: IntArray, units: IntArray, k: int) -> IntArray:
     """Groups of k or more units inside one group of records, shape (n_rows,): numbers from 0; see `hold_units`."""
     # Of units with fewer records than there are groups to be made a group takes only so many as leave enough for the
@@ -299,7 +301,7 @@ def _cut_again(features: FloatArray, rows: IntArray, units: IntArray, k: int) ->
     return group
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _join(inside: FloatArray, group: IntArray, unit: IntArray, means: FloatArray) -> None:
     """Let each record that is left join the group with fewest of its unit, of these the one whose mean is nearest."""
     own = np.zeros(len(means), dtype=np.int64)
@@ -325,7 +327,7 @@ def _join(inside: FloatArray, group: IntArray, unit: IntArray, means: FloatArray
             own[best] += 1
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _seed(inside: FloatArray, group: IntArray, unit: IntArray, counts: IntArray, middle: FloatArray, least: int) -> int:
     """The record without group furthest from a point, of units with so many of these at least."""
     seed, furthest = -1, -1.0
@@ -337,7 +339,7 @@ def _seed(inside: FloatArray, group: IntArray, unit: IntArray, counts: IntArray,
     return seed
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _nearest_of_units(
     inside: FloatArray, group: IntArray, unit: IntArray, seed: int, nearest: FloatArray, closest: IntArray
 ) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Literal
 
-import numba as nb
 import numpy as np
 
 from anonpipe.errors import InfeasibleError
+from anonpipe.kernels.compiled import kernel
 from anonpipe.kernels.points import sort_groups, squared_distance
-from anonpipe.kernels.remaining import nearest_records, remaining_records, take_rows, tidied
+from anonpipe.kernels.remaining import FEW, nearest_records, remaining_records, take_rows, tidied
 from anonpipe.methods.grouping._md import md
 from anonpipe.methods.grouping._mdav import cbfs, mdav
 from anonpipe.methods.options import GroupingOptions
@@ -17,7 +17,7 @@ from anonpipe.methods.record import Features, Grouping
 from anonpipe.types import FloatArray, IntArray
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def nearest_next(features: FloatArray, order: IntArray, starts: IntArray) -> IntArray:
     """Rows as a walk visits them: group by group, always to the nearest one left, ties to the lower; see `mhm`."""
     path = np.empty(features.shape[0], dtype=np.int64)
@@ -26,7 +26,7 @@ def nearest_next(features: FloatArray, order: IntArray, starts: IntArray) -> Int
     for g in range(starts.shape[0] - 1):
         rows = order[starts[g] : starts[g + 1]]
         inside = features[rows]
-        tree = remaining_records(inside, np.arange(rows.shape[0]))
+        tree = remaining_records(inside, np.arange(rows.shape[0]), int(FEW))
         for at in range(starts[g], starts[g + 1]):
             tree = tidied(inside, tree)
             nearest_records(tree, here, nearest, distance)
@@ -36,7 +36,7 @@ def nearest_next(features: FloatArray, order: IntArray, starts: IntArray) -> Int
     return path
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _furthest_from_mean(features: FloatArray, rows: IntArray) -> FloatArray:
     """The point among `rows` furthest from the mean of all points; of equals, the first."""
     mean = np.zeros(features.shape[1])
@@ -52,7 +52,7 @@ def _furthest_from_mean(features: FloatArray, rows: IntArray) -> FloatArray:
     return found
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def cut_path(features: FloatArray, path: IntArray, k: int) -> IntArray:
     """Labels of the partition of least scatter whose groups are runs of k to 2k - 1 records of `path`.
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Literal
 
-import numba as nb
 import numpy as np
 from pydantic import Field
 from scipy.special import ndtri
 
 from anonpipe.columns import Column
 from anonpipe.errors import JobError
+from anonpipe.kernels.compiled import kernel
 from anonpipe.kernels.points import turn_rows
 from anonpipe.methods.executor import Columns, Reduce, Rows, Step
 from anonpipe.methods.masking._draws import Categories, averaged_by_rank, category_codes, dummies
@@ -311,7 +311,7 @@ _SWAP = Masker(
 )
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def partners(draws: FloatArray, reach: int) -> IntArray:
     """The rank that each rank changes places with, its own where none is left, from one uniform draw a rank."""
     # A pool holds those of the next `reach` ranks that have not been swapped, in no order; each leaves it in constant

@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Literal, Self
 
-import numba as nb
 import numpy as np
 from pydantic import Field, model_validator
 
 from anonpipe.columns import Column
 from anonpipe.errors import LOWER_K_OF_MASK, InputError, JobError
+from anonpipe.kernels.compiled import kernel
 from anonpipe.kernels.points import kth_smallest, split_rows
 from anonpipe.methods.executor import Reduce, Rows, Step
 from anonpipe.methods.options import MaskOptions
 from anonpipe.methods.record import Ends, Features, Masker, no_dummies
-from anonpipe.types import FloatArray, IntArray
+from anonpipe.types import BoolArray, FloatArray, IntArray
 
 Release = Literal["midpoint", "interval"]
 Cuts = Literal["relaxed", "strict"]
@@ -124,7 +124,8 @@ def intervals(
     if len(features) < k:
         raise InputError(f"generalize was given k={k} for {len(features)} records; add records, or {LOWER_K_OF_MASK}")
     ranges = np.ptp(features, axis=0) if scale is None else scale
-    order, starts = _mondrian_groups(features, k, ranges, cuts == "strict")
+    order, ends = _mondrian_groups(features, k, ranges, cuts == "strict")
+    starts = np.append(0, np.flatnonzero(ends) + 1)
     low = np.minimum.reduceat(features[order], starts[:-1], axis=0)
     high = np.maximum.reduceat(features[order], starts[:-1], axis=0)
     hidden = high - low > suppress_above * ranges if suppress_above is not None else np.zeros(low.shape, dtype=np.bool_)
@@ -255,7 +256,7 @@ METHOD = Masker(
 # --- Mondrian: records cut again and again at the median of their widest column ---------------------------------------
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _relative_widths(features: FloatArray, rows: IntArray, scale: FloatArray, out: FloatArray) -> None:
     """Range of `rows` in each column over that of all records (`scale`), 0 for a constant column."""
     width = features.shape[1]
@@ -268,7 +269,7 @@ def _relative_widths(features: FloatArray, rows: IntArray, scale: FloatArray, ou
         out[j] = (high[j] - low[j]) / scale[j] if scale[j] > 0.0 else 0.0
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _records_left(values: FloatArray, strict: bool) -> int:
     """How many records a cut at the median puts left: half of them, or all up to the (lower) median value."""
     n = values.shape[0]
@@ -282,7 +283,7 @@ def _records_left(values: FloatArray, strict: bool) -> int:
     return left
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _cut(features: FloatArray, rows: IntArray, k: int, widths: FloatArray, strict: bool, values: FloatArray) -> int:
     """Sort `rows` by a cut along the widest column that allows it, using up `widths`; records left, or 0 for none."""
     n = rows.shape[0]
@@ -299,9 +300,9 @@ def _cut(features: FloatArray, rows: IntArray, k: int, widths: FloatArray, stric
         widths[widest] = 0.0
 
 
-@nb.njit(cache=True, nogil=True)
-def _mondrian_groups(features: FloatArray, k: int, scale: FloatArray, strict: bool) -> tuple[IntArray, IntArray]:
-    """Cut all records into groups of at least k; `scale` has shape (width,)."""
+@kernel
+def _mondrian_groups(features: FloatArray, k: int, scale: FloatArray, strict: bool) -> tuple[IntArray, BoolArray]:
+    """Cut all records into groups of at least k: their order, and where groups end; `scale` has shape (width,)."""
     n, width = features.shape
     order = np.arange(n)
     values, widths = np.empty(n), np.empty(width)
@@ -319,4 +320,4 @@ def _mondrian_groups(features: FloatArray, k: int, scale: FloatArray, strict: bo
         else:
             stack.append((low, low + left))
             stack.append((low + left, high))
-    return order, np.append(0, np.flatnonzero(ends) + 1)
+    return order, ends

@@ -73,7 +73,7 @@ class Slope:
         logarithms = logits - logsumexp(logits, axis=1, keepdims=True)
         likelihood = float(logarithms[np.arange(len(codes)), codes].sum())
         chances = np.exp(logarithms)[:, 1:]
-        design = np.concatenate([np.ones((len(codes), 1)), scores[:, logit.predictors]], axis=1)
+        design = np.ascontiguousarray(np.column_stack([np.ones(len(codes)), scores[:, logit.predictors]]))
         p, m = design.shape[1], chances.shape[1]
         missed = (codes[:, None] == np.arange(1, m + 1)) - chances
         precision = np.empty((m, p, m, p))

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-import numba as nb
 import numpy as np
 
 from anonpipe.errors import JobError
+from anonpipe.kernels.compiled import kernel
 from anonpipe.kernels.groups import contrasts, group_mean, householder, reflect, rotate, triangularise, write_group
 from anonpipe.kernels.points import largest_group
 from anonpipe.methods.options import MethodOptions
@@ -52,7 +52,7 @@ def rotation_draws(starts: IntArray, width: int) -> IntArray:
     return np.asarray(rank * rows - rank * (rank - 1) // 2)
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def draw_groups(
     features: FloatArray, order: IntArray, starts: IntArray, draws: FloatArray, factor: float, out: FloatArray
 ) -> None:
@@ -80,7 +80,7 @@ def draw_groups(
                     out[row, j] += weight * a[i, j]
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _set_apart(k: FloatArray, x: FloatArray, rows: int, normals: FloatArray, sums: FloatArray) -> int:
     """Reflect `k` and `x` by `normals` so that the first rows of `x` are what `k`, used up, explains; its rank."""
     rank = int(0)
@@ -104,7 +104,7 @@ def _set_apart(k: FloatArray, x: FloatArray, rows: int, normals: FloatArray, sum
     return rank
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def rotate_residuals(
     features: FloatArray, kept: FloatArray, order: IntArray, starts: IntArray, draws: FloatArray, out: FloatArray
 ) -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Literal
 
-import numba as nb
 import numpy as np
 
+from anonpipe.kernels.compiled import kernel
 from anonpipe.methods.record import Synthesizer
 from anonpipe.types import FloatArray, IntArray
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _shuffle_in_groups(
     codes: IntArray, column: int, order: IntArray, starts: IntArray, uniform: FloatArray, out: IntArray
 ) -> None:
