@@ -193,9 +193,13 @@ class PartShares:
         masses = [_mass(block, size, masked, groups) for block, size in pairs]
         if self.small_cells is not None and len(groups.sizes) > 1 and masses:
             tables = [np.rint(np.maximum(mass, 0.0)).astype(np.int64) for mass in masses]
-            for mass, table, means in zip(masses, tables, likely_means(tables, self.least), strict=True):
-                few = table < self.least
-                mass[few] = rng.poisson(np.maximum(means[few], 0.0))
+            means = np.concatenate(likely_means(tables, self.least), axis=1)
+            # Categories of as many records in every group are mostly of the same ones: one draw, so that they stay so
+            _, first, same = np.unique(np.concatenate(tables, axis=1), axis=1, return_index=True, return_inverse=True)
+            drawn = rng.poisson(np.maximum(means, 0.0))[:, first][:, same.reshape(-1)]
+            ends = np.cumsum([table.shape[1] for table in tables])[:-1]
+            parts = np.split(drawn, ends, axis=1)
+            masses = [np.where(table < self.least, *two) for table, *two in zip(tables, parts, masses, strict=True)]
         for (block, size), counts, mass in zip(pairs, shares.counts, masses, strict=True):
             if int(counts[part].sum()) != len(cells):
                 raise InputError(f"partition {part} of a table changed while it was masked; run again")
