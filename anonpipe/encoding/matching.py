@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Literal
 
 import numba as nb
 import numpy as np
@@ -107,13 +107,9 @@ def decode_matched(
     exchanges = _Exchanges(decoded, everyone, lacking, unit, between)
     exchanges.at_random(items, rng)
     exchanges.chosen(items, others, rng)
+    columns: dict[str, Any] = {"all": released.T, "value": values, "null": nulls}
     for item, source in items + others:
-        if item.part == "all":
-            released[:, item.position] = released[source, item.position]
-        elif item.part == "value":
-            values[item.position] = values[item.position][source]
-        else:
-            nulls[item.position] = nulls[item.position][source]
+        columns[item.part][item.position] = columns[item.part][item.position][source]
     for position, column in values.items():
         released[:, position] = np.where(nulls[position], np.nan, column)
     return released
@@ -201,11 +197,20 @@ class _Exchanges:
 def _items(
     encoder: FeatureEncoder, correlations: FloatArray, rows: int, numbers_too: bool, scored: Collection[int]
 ) -> tuple[_Items, _Items]:
-    """What is exchanged, and values that join in where it does not suffice."""
+    """What is exchanged from the first round on, and values that join in where it does not suffice."""
     inflation = np.diag(np.linalg.inv(correlations + _LEAST * np.eye(len(correlations))))
-    movable = [number for number in encoder.numbers if number.start in scored and inflation[number.start] < _INFLATED]
-    first, later = _exchangeable(encoder, numbers_too), [_value(number) for number in movable]
-    return [(item, np.arange(rows)) for item in first], [(item, np.arange(rows)) for item in later]
+    found, later = [], []
+    for number in encoder.numbers:
+        if number.ordinal:
+            found.append(_Exchangeable(number.position, number.start, number.stop, "all"))
+            continue
+        value = _Exchangeable(number.position, number.start, number.start + 1, "value")
+        if number.start in scored and inflation[number.start] < _INFLATED:
+            later.append((value, np.arange(rows)))
+        nulls = _Exchangeable(number.position, number.start + 1, number.stop, "null")
+        found += [value, nulls] if numbers_too else [nulls]
+    found += [_Exchangeable(block.position, block.start, block.stop, "all") for block in encoder.categories]
+    return [(item, np.arange(rows)) for item in found if item.stop > item.start], later
 
 
 def _lacking_in_groups(
@@ -248,7 +253,7 @@ def associations(
         smallest[here], signs[here], found[here] = likely[here], sign, sign * (likely - now)[here]
     smallest[~few] = 0.0
     upper = np.triu(found + signs * (rng.poisson(smallest) - smallest), 1)  # one draw of two categories
-    return upper + upper.transpose(0, 2, 1)
+    return np.asarray(upper + upper.transpose(0, 2, 1))
 
 
 def _expected(counts: FloatArray, sizes: IntArray) -> list[FloatArray]:
@@ -284,9 +289,8 @@ def _chosen(
     if item.part == "value":
         pairs = _opposite(own[:, 0], others[:, 0])
     else:
-        _, first, level = np.unique(
-            own @ rng.normal(size=own.shape[1]), return_index=True, return_inverse=True
-        )  # a random sum distinguishes levels
+        sums = own @ rng.normal(size=own.shape[1])  # which distinguish levels
+        _, first, level = np.unique(sums, return_index=True, return_inverse=True)
         order = rng.permutation(len(first))
         found = [
             _gaining(others @ (own[first[b]] - own[first[a]]), np.flatnonzero(level == a), np.flatnonzero(level == b))
@@ -315,24 +319,6 @@ def _opposite(own: FloatArray, others: FloatArray) -> IntArray:
     pairs = np.stack([order[: len(order) // 2], order[::-1][: len(order) // 2]], axis=1)
     gained = (own[pairs[:, 0]] - own[pairs[:, 1]]) * (others[pairs[:, 1]] - others[pairs[:, 0]])
     return pairs[gained > 0.0]
-
-
-def _value(number: NumberBlock) -> _Exchangeable:
-    return _Exchangeable(number.position, number.start, number.start + 1, "value")
-
-
-def _exchangeable(encoder: FeatureEncoder, numbers_too: bool) -> list[_Exchangeable]:
-    """What is exchanged from the first round on."""
-    found = []
-    for number in encoder.numbers:
-        if number.ordinal:
-            found.append(_Exchangeable(number.position, number.start, number.stop, "all"))
-            continue
-        if numbers_too:
-            found.append(_value(number))
-        found.append(_Exchangeable(number.position, number.start + 1, number.stop, "null"))
-    found.extend(_Exchangeable(block.position, block.start, block.stop, "all") for block in encoder.categories)
-    return [item for item in found if item.stop > item.start]
 
 
 def _of_different_columns(encoder: FeatureEncoder, channels: int) -> BoolArray:

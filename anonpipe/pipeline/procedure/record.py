@@ -257,7 +257,7 @@ class Decoder:
         groupings, features = self.groupings(channels), self._middles(channels)
         groups = Groups.of(_alike(channels), self.identical) if self.groups == "alike" else groupings[0]
         if self.by_group:
-            found = Groups.of(_alike(channels[:, -1:]))  # a part may lack some numbers
+            found = Groups.of(np.unique(channels[:, -1], return_inverse=True)[1])  # a part may lack some numbers
             groups = found if len(channels) > _ROWS_OF_GROUP * len(found.sizes) else groups
         counted_cells = cells  # with the counts of categories and nulls to release
         if self.shares is not None:
