@@ -221,8 +221,8 @@ class RestoredTimes:
         )
 
 
-# Rows of a part for each of its groups from which on these keep counts and covariances: of smaller ones most cells are
-# small ones, which are drawn, and a column that follows from another would no longer do so.
+# Rows of a part for each of its groups above which these keep counts and covariances. Of 450 rows most cells are small
+# ones, which are drawn: tables of two or three columns came no nearer than without groups. Of 700 they were nearer.
 _ROWS_OF_GROUP = 400
 
 
