@@ -222,7 +222,7 @@ class RestoredTimes:
 
 
 # Rows of a part for each of its groups above which these keep counts and covariances. Of 450 rows most cells are small
-# ones, which are drawn: tables of two or three columns came no nearer than without groups. Of 700 they were nearer.
+# ones, which are drawn: tables of two or three columns came no nearer than without groups. Of 700 some were nearer.
 _ROWS_OF_GROUP = 400
 
 
