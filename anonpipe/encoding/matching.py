@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from anonpipe.encoding.features import CategoryBlock, FeatureEncoder, Groups, Nu
 from anonpipe.encoding.scores import ScoredColumn, Scores
 from anonpipe.kernels.compiled import kernel
 from anonpipe.kernels.mixture import moments_by_group
-from anonpipe.kernels.points import places
+from anonpipe.kernels.points import places, sort_groups
 from anonpipe.methods.masking import DrawnSample
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
@@ -94,13 +94,22 @@ def decode_matched(
     decoded, wanted = _decoded(encoder, features, released, values), features.copy()
     for channel, column in mean_scores.items():
         decoded[:, channel] = wanted[:, channel] = column
-    for item, source in _exchanged(encoder, decoded, wanted, groups, least, target, rng, numbers_too, mean_scores):
-        if item.part == "all":
-            released[:, item.position] = released[source, item.position]
-        elif item.part == "value":
-            values[item.position] = values[item.position][source]
-        else:
-            nulls[item.position] = nulls[item.position][source]
+    n, deviations = len(decoded), np.sqrt(np.clip(np.diag(target), 0.0, None))
+    unit = np.divide(1.0, deviations, out=np.zeros_like(deviations), where=deviations > 1e-9)
+    units = np.outer(unit, unit)
+    between = _of_different_columns(encoder, len(target)) * units / max(1, n - 1)
+    items, others = _items(encoder, target * units, n, numbers_too, mean_scores)
+    if len(groups.sizes) > 1:
+        lacking = _lacking_in_groups(decoded, wanted, groups, least, rng)
+        _Exchanges(decoded, groups, lacking, unit, between).at_random(items, rng)
+    centred = decoded - decoded.mean(axis=0)
+    lacking = np.ascontiguousarray(((n - 1) * target - centred.T @ centred)[None])
+    exchanges = _Exchanges(decoded, everyone, lacking, unit, between)
+    exchanges.at_random(items, rng)
+    exchanges.chosen(items, others, rng)
+    columns: dict[str, Any] = {"all": released.T, "value": values, "null": nulls}
+    for item, source in items + others:
+        columns[item.part][item.position] = columns[item.part][item.position][source]
     for position, column in values.items():
         released[:, position] = np.where(nulls[position], np.nan, column)
     return released
@@ -185,72 +194,84 @@ class _Exchanges:
         return exchange(self.decoded, item.start, item.stop, pairs, labels, self.residual, self.unit, source)
 
 
-def _exchanged(
-    encoder: FeatureEncoder,
-    decoded: FloatArray,
-    wanted: FloatArray,
-    groups: Groups,
-    least: int,
-    target: FloatArray,
-    rng: np.random.Generator,
-    numbers_too: bool,
-    scored: Collection[int],
-) -> _Items:
-    """What was exchanged, with the record that each record took its values from; changes `decoded`."""
-    n, deviations = len(decoded), np.sqrt(np.clip(np.diag(target), 0.0, None))
-    unit = np.divide(1.0, deviations, out=np.zeros_like(deviations), where=deviations > 1e-9)
-    items = [(item, np.arange(n)) for item in _exchangeable(encoder, numbers_too)]
-    inflation = np.diag(np.linalg.inv(target * np.outer(unit, unit) + _LEAST * np.eye(len(unit))))
-    movable = [number for number in encoder.numbers if number.start in scored and inflation[number.start] < _INFLATED]
-    values = [(_value(number), np.arange(n)) for number in movable]
-    between = _of_different_columns(encoder, len(target)) * np.outer(unit, unit) / max(1, n - 1)
-    if len(groups.sizes) > 1:
-        lacking = _lacking_in_groups(decoded, wanted, groups, least, rng)
-        _Exchanges(decoded, groups, lacking, unit, between).at_random(items, rng)
-    centred = decoded - decoded.mean(axis=0)
-    lacking = (n - 1) * target - centred.T @ centred
-    exchanges = _Exchanges(decoded, Groups.one(n), np.ascontiguousarray(lacking[None]), unit, between)
-    exchanges.at_random(items, rng)
-    exchanges.chosen(items, values, rng)
-    return items + values
+def _items(
+    encoder: FeatureEncoder, correlations: FloatArray, rows: int, numbers_too: bool, scored: Collection[int]
+) -> tuple[_Items, _Items]:
+    """What is exchanged from the first round on, and values that join in where it does not suffice."""
+    inflation = np.diag(np.linalg.inv(correlations + _LEAST * np.eye(len(correlations))))
+    found, later = [], []
+    for number in encoder.numbers:
+        if number.ordinal:
+            found.append(_Exchangeable(number.position, number.start, number.stop, "all"))
+            continue
+        value = _Exchangeable(number.position, number.start, number.start + 1, "value")
+        if number.start in scored and inflation[number.start] < _INFLATED:
+            later.append((value, np.arange(rows)))
+        nulls = _Exchangeable(number.position, number.start + 1, number.stop, "null")
+        found += [value, nulls] if numbers_too else [nulls]
+    found += [_Exchangeable(block.position, block.start, block.stop, "all") for block in encoder.categories]
+    return [(item, np.arange(rows)) for item in found if item.stop > item.start], later
 
 
 def _lacking_in_groups(
     decoded: FloatArray, wanted: FloatArray, groups: Groups, least: int, rng: np.random.Generator
 ) -> FloatArray:
     """What each group's scatter lacks, small cells being drawn; shape (n_groups, n_channels, n_channels)."""
-    (means, aims), (_, found) = (moments_by_group(each, groups.order, groups.starts) for each in (wanted, decoded))
+    (means, aims), (made, found) = (moments_by_group(each, groups.order, groups.starts) for each in (wanted, decoded))
     codes = np.flatnonzero((np.abs(decoded) == 1.0).all(axis=0))  # of categories and nulls
-    # The smallest of the four cells of two categories is drawn: its mean is their association in all groups together
-    rows, pairs = groups.sizes[:, None, None], np.ix_(np.arange(len(aims)), codes, codes)
-    one = (1.0 + means[:, codes, None]) / 2 * rows
-    other = one.transpose(0, 2, 1)
-    independent, difference = one * other / np.maximum(rows, 1), aims[pairs] / 4
-    both_lack, signs = rows - one - other + independent, np.zeros(difference.shape)
-    smallest, likely = np.full(difference.shape, np.inf), np.zeros(difference.shape)
-    for sign, cell in ((1.0, independent), (-1.0, one - independent), (-1.0, other - independent), (1.0, both_lack)):
-        count = cell + sign * difference
-        ratio = count.sum(axis=0) / np.maximum(cell.sum(axis=0), 1e-9)
-        found_here = count < smallest
-        smallest[found_here], signs[found_here] = count[found_here], sign
-        likely[found_here] = (cell * ratio)[found_here]
-    drawn = np.triu(rng.poisson(np.maximum(likely, 0.0)))
-    drawn = drawn + np.triu(drawn, 1).transpose(0, 2, 1)
-    aims[pairs] += np.where(smallest < least - 0.5, 4.0 * signs * (drawn - smallest), 0.0)
-    lacking = aims - found
-    few = np.zeros(means.shape, dtype=np.bool_)
-    few[:, codes] = np.minimum(one, rows - one)[:, :, 0] < least - 0.5
-    numbers = np.setdiff1d(np.arange(means.shape[1]), codes)
-    for at in numbers.tolist():  # their covariances with rare categories stay as decoded
-        lacking[:, at][few] = lacking[:, :, at][few] = 0.0
-    return lacking
+    numbers, rows = np.setdiff1d(np.arange(means.shape[1]), codes), groups.sizes[:, None]
+    before, after = ((1.0 + each[:, codes]) / 2 * rows for each in (means, made))
+    pairs, others = (np.ix_(np.arange(len(aims)), each, codes) for each in (codes, numbers))
+    aims[pairs] = 4.0 * associations(before, after, aims[pairs] / 4.0, groups.sizes, least, rng)
+    few = np.minimum(before, rows - before) < least - 0.5
+    ratio = _ratio(after * (rows - after), before * (rows - before))[:, None]
+    # Means of a number by category stay, however many records these have; those by rare categories stay as decoded
+    aims[others] = np.where(few[:, None], found[others], aims[others] * ratio)
+    aims.transpose(0, 2, 1)[others] = aims[others]
+    return aims - found
+
+
+def associations(
+    before: FloatArray, after: FloatArray, aims: FloatArray, sizes: IntArray, least: int, rng: np.random.Generator
+) -> FloatArray:
+    """How many records more two categories have together in each group than their counts `after` lead to expect.
+
+    Of their four cells the smallest keeps its ratio to what counts lead to expect: what follows from another category
+    then follows from it by new counts, too. Where a cell has fewer than `least` records, the smallest is drawn by the
+    ratio of all groups together.
+
+    Shapes: before, after (n_groups, n_codes); aims, by counts `before`, (n_groups, n_codes, n_codes); sizes (n_groups,)
+    """
+    cells = list(zip((1.0, -1.0, -1.0, 1.0), _expected(before, sizes), _expected(after, sizes), strict=True))
+    few = np.min([was + sign * aims for sign, was, _ in cells], axis=0) < least - 0.5
+    smallest, signs, found = np.full(aims.shape, np.inf), np.ones(aims.shape), np.zeros(aims.shape)
+    for sign, was, now in cells:
+        count = was + sign * aims
+        ratio = np.where(few, _ratio(count.sum(axis=0), was.sum(axis=0)), _ratio(count, was))
+        likely = np.maximum(now * ratio, 0.0)
+        here = likely < smallest - 1e-9  # of cells that are equal but for rounding the first
+        smallest[here], signs[here], found[here] = likely[here], sign, sign * (likely - now)[here]
+    smallest[~few] = 0.0
+    upper = np.triu(found + signs * (rng.poisson(smallest) - smallest), 1)  # one draw of two categories
+    return np.asarray(upper + upper.transpose(0, 2, 1))
+
+
+def _expected(counts: FloatArray, sizes: IntArray) -> list[FloatArray]:
+    """Records that counts lead to expect with both of two categories, one, the other, and none."""
+    one, other, rows = counts[:, :, None], counts[:, None], np.maximum(sizes, 1)[:, None, None]
+    return [left * right / rows for left in (one, rows - one) for right in (other, rows - other)]
+
+
+def _ratio(counts: FloatArray, expected: FloatArray) -> FloatArray:
+    """Counts over what is expected; 1 where that is nothing."""
+    return np.divide(counts, expected, out=np.ones_like(expected), where=expected > 1e-9)
 
 
 def _random_pairs(labels: IntArray, rng: np.random.Generator) -> IntArray:
     """Records in pairs at random, each with one of the same label, shape (n_pairs, 2)."""
     order = rng.permutation(len(labels))
-    order = order[np.argsort(labels[order], kind="stable")]
-    _, place = places(np.bincount(labels))
+    grouped, starts = sort_groups(labels[order])
+    order, (_, place) = order[grouped], places(np.diff(starts))
     first = np.flatnonzero((place[:-1] % 2 == 0) & (place[1:] > 0))
     return np.stack([order[first], order[first + 1]], axis=1)
 
@@ -268,9 +289,8 @@ def _chosen(
     if item.part == "value":
         pairs = _opposite(own[:, 0], others[:, 0])
     else:
-        _, first, level = np.unique(
-            own @ rng.normal(size=own.shape[1]), return_index=True, return_inverse=True
-        )  # a random sum distinguishes levels
+        sums = own @ rng.normal(size=own.shape[1])  # which distinguish levels
+        _, first, level = np.unique(sums, return_index=True, return_inverse=True)
         order = rng.permutation(len(first))
         found = [
             _gaining(others @ (own[first[b]] - own[first[a]]), np.flatnonzero(level == a), np.flatnonzero(level == b))
@@ -299,24 +319,6 @@ def _opposite(own: FloatArray, others: FloatArray) -> IntArray:
     pairs = np.stack([order[: len(order) // 2], order[::-1][: len(order) // 2]], axis=1)
     gained = (own[pairs[:, 0]] - own[pairs[:, 1]]) * (others[pairs[:, 1]] - others[pairs[:, 0]])
     return pairs[gained > 0.0]
-
-
-def _value(number: NumberBlock) -> _Exchangeable:
-    return _Exchangeable(number.position, number.start, number.start + 1, "value")
-
-
-def _exchangeable(encoder: FeatureEncoder, numbers_too: bool) -> list[_Exchangeable]:
-    """What is exchanged from the first round on."""
-    found = []
-    for number in encoder.numbers:
-        if number.ordinal:
-            found.append(_Exchangeable(number.position, number.start, number.stop, "all"))
-            continue
-        if numbers_too:
-            found.append(_value(number))
-        found.append(_Exchangeable(number.position, number.start + 1, number.stop, "null"))
-    found.extend(_Exchangeable(block.position, block.start, block.stop, "all") for block in encoder.categories)
-    return [item for item in found if item.stop > item.start]
 
 
 def _of_different_columns(encoder: FeatureEncoder, channels: int) -> BoolArray:

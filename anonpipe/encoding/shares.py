@@ -193,9 +193,12 @@ class PartShares:
         masses = [_mass(block, size, masked, groups) for block, size in pairs]
         if self.small_cells is not None and len(groups.sizes) > 1 and masses:
             tables = [np.rint(np.maximum(mass, 0.0)).astype(np.int64) for mass in masses]
-            for mass, table, means in zip(masses, tables, likely_means(tables, self.least), strict=True):
-                few = table < self.least
-                mass[few] = rng.poisson(np.maximum(means[few], 0.0))
+            counted, means = (np.concatenate(each, axis=1) for each in (tables, likely_means(tables, self.least)))
+            # Categories of as many records in every group are mostly of the same ones: one draw, so that they stay so
+            _, first, same = np.unique(counted, axis=1, return_index=True, return_inverse=True)
+            drawn = rng.poisson(np.maximum(means, 0.0))[:, first][:, same.reshape(-1)]
+            together = np.where(counted < self.least, drawn, np.concatenate(masses, axis=1))
+            masses = np.split(together, np.cumsum([size + 1 for size in self.categories])[:-1], axis=1)
         for (block, size), counts, mass in zip(pairs, shares.counts, masses, strict=True):
             if int(counts[part].sum()) != len(cells):
                 raise InputError(f"partition {part} of a table changed while it was masked; run again")
@@ -209,13 +212,10 @@ class PartShares:
 
 def _counts(block: NumberBlock | CategoryBlock, categories: int, features: FloatArray) -> IntArray:
     """Records of each code of a column, nulls last; of a number those with and without a value."""
-    if isinstance(block, CategoryBlock):
-        dummies = features[:, block.start : block.stop]
-        at = dummies.argmax(axis=1) if block.width > 1 else (dummies > 0).any(axis=1).astype(np.int64)
-        return np.bincount(block.codes[at], minlength=categories + 1)
+    if isinstance(block, CategoryBlock) or not block.ordinal:
+        mass = _mass(block, categories, features, Groups.one(len(features)))[0]
+        return np.asarray(np.rint(mass).astype(np.int64))
     missing = (features[:, block.start + 1 : block.stop] > 0).any(axis=1)
-    if not block.ordinal:
-        return np.bincount(missing.astype(np.int64), minlength=2)
     codes = np.rint(block.mean + block.sd * features[:, block.start]).astype(np.int64)
     return np.bincount(np.where(missing, categories, codes), minlength=categories + 1)
 
@@ -328,10 +328,8 @@ class RoundedColumns:
         for at, block in enumerate(self.blocks):
             column, size = given[:, block.position], len(self.cells[at])
             missing, of_number = np.isnan(column), isinstance(block, NumberBlock)
-            if isinstance(block, NumberBlock) and not block.ordinal:
-                codes = missing.astype(np.int64)  # whether it is there
-            else:
-                codes = np.where(missing, size - 1, np.nan_to_num(column)).astype(np.int64)
+            known = 0 if isinstance(block, NumberBlock) and not block.ordinal else np.nan_to_num(column)
+            codes = np.where(missing, size - 1, known).astype(np.int64)
             counts = np.bincount(codes, minlength=size)
             lacking = self.counts(at, counts) - counts
             moved = _moved(codes, lacking, rng)

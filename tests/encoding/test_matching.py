@@ -15,6 +15,7 @@ from anonpipe.encoding.matching import (
     _lacking_in_groups,
     _opposite,
     _random_pairs,
+    associations,
     decode_matched,
     exchange,
 )
@@ -147,15 +148,16 @@ def test_cells_of_few_records_in_groups_are_drawn():
     wanted[[0, *range(1, 10)], 0] = wanted[[0, *range(10, 19)], 1] = 1.0  # ten of each, one of both
     together = (wanted > 0).all(axis=1).reshape(40, 100).sum(axis=1)
     ages = np.c_[wanted, np.where(np.arange(4_000) == 0, 90.0, rng.normal(size=4_000))]
-    apart = ages.copy()
-    apart[:, :2] = -1.0
+    apart = ages.reshape(40, 100, 3).copy()
+    apart[:, :, 0] = np.sort(apart[:, :, 0], axis=1)
+    apart[:, :, 1] = -np.sort(-apart[:, :, 1], axis=1)  # as many of each in each group, none of both
+    apart = apart.reshape(-1, 3)
 
     def cells(least):
         aims = [
             _lacking_in_groups(apart, ages, groups, least, np.random.default_rng(seed))[:, 0, 1] for seed in range(400)
         ]
-        counts = (wanted > 0).reshape(40, 100, 2).sum(axis=1)
-        return np.array(aims) / 4 + counts.prod(axis=1) / 100
+        return np.array(aims) / 4
 
     assert np.allclose(cells(0), together)
     drawn = cells(5)[:, together < 5]
@@ -164,6 +166,48 @@ def test_cells_of_few_records_in_groups_are_drawn():
     assert drawn.std(axis=0).min() > 0.5
     lacking = _lacking_in_groups(apart, ages, groups, 11, np.random.default_rng(0))
     assert (lacking[0, :2, 2] == 0.0).all() and (lacking[0, 2, :2] == 0.0).all()  # no age of ten persons
+
+
+class Means:
+    """Draws that are their means."""
+
+    @staticmethod
+    def poisson(means):
+        return means
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(0, 2**32), st.sampled_from([0, 3]), st.integers(1, 4))
+def test_associations_in_groups_equal_their_twin(seed, least, many):
+    rng = np.random.default_rng(seed)
+    has, sizes = rng.random((many, 12, 4)) < rng.random((many, 1, 4)), np.full(many, 12)
+    before = has.sum(axis=1).astype(float)
+    aims = np.einsum("gra,grb->gab", has * 1.0, has * 1.0) - before[:, :, None] * before[:, None] / 12
+    after = rng.uniform(0.0, 12.0, (many, 4))
+    made, upper = associations(before, after, aims, sizes, least, Means), np.triu_indices(4, 1)
+    twin = naive.associations(has.tolist(), after.tolist(), least)
+    assert np.allclose(made[:, *upper], np.array(twin)[:, *upper]) and np.array_equal(made, made.transpose(0, 2, 1))
+
+
+@pytest.mark.parametrize("least", [0, 5])
+def test_what_follows_in_groups_does_so_by_other_counts(least):
+    """Who is pregnant is a woman: in groups of 12 or 2 pregnant ones, as in those of 8."""
+    labels, place = np.divmod(np.arange(600), 200)
+    groups, age = Groups.of(labels), np.random.default_rng(1).normal(size=600)
+
+    def features(pregnant, women):
+        codes = [np.where(place < np.array(each)[labels], 1.0, -1.0) for each in (pregnant, women)]
+        return np.c_[*codes, age + 2.0 * (codes[1] > 0)]
+
+    wanted, decoded = features([8, 8, 8], [100, 90, 60]), features([12, 8, 2], [80, 90, 70])
+    lacking = _lacking_in_groups(decoded, wanted, groups, least, np.random.default_rng(0))
+    assert np.allclose(lacking[:, 0, 1], 0.0)
+    scatter = 200 * np.array([np.cov(each.T, bias=True)[1, 2] for each in np.split(decoded, 3)])
+    differences = [
+        [each[each[:, 1] > 0, 2].mean() - each[each[:, 1] < 0, 2].mean() for each in np.split(side, 3)]
+        for side in (wanted, decoded)
+    ]
+    assert np.allclose((scatter + lacking[:, 1, 2]) / scatter, np.divide(*differences))  # the mean age of women stays
 
 
 def test_the_values_of_a_column_can_be_exchanged_too():

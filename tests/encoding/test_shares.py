@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from anonpipe.columns import Column
 from anonpipe.encoding.cells import ColumnEncoder
 from anonpipe.encoding.features import FeatureEncoder, Groups, NumberBlock
 from anonpipe.encoding.scan import scan_batch
@@ -165,3 +167,25 @@ def test_few_records_of_a_category_in_a_group_are_drawn():
         followed[name] = np.corrcoef(had[had < 5], has[had < 5])[0, 1]
         assert counted(shares, put)[at].tolist() == counted(shares, cells)[at].tolist()
     assert followed["kept"] > 0.95 > 0.7 > followed["drawn"]
+
+
+def test_columns_of_the_same_records_get_the_same_draws():
+    """In each group as many have no ward as no doctor, since they are the same."""
+    rng = np.random.default_rng(8)
+    without, labels = rng.random(3_000) < 0.03, rng.integers(0, 30, 3_000)
+    text = np.where(without, None, rng.choice(["a", "b"], 3_000))
+    batch = pa.record_batch({"ward": text, "doctor": np.where(without, "none", rng.choice(["x", "y"], 3_000))})
+    columns = dict.fromkeys(["ward", "doctor"], Column(kind="categorical"))
+    scan = scan_batch(batch, columns, 0, [])
+    encoder = ColumnEncoder.fit(batch.schema, columns, scan)
+    features, cells = FeatureEncoder.fit(encoder, scan), encoder.to_cells(batch)
+    shares = PartShares.fit(encoder, features, features.width)
+    points = features.encode(cells)
+    found = shares.share(
+        shares.count(points, params=None, original=points), params=None, rng=None, guaranteed=lambda moments: moments
+    )
+    few = replace(shares, small_cells=SmallCells((), 5))
+    put = few.put(cells, points, Groups.of(labels), found, 0, np.random.default_rng(0))
+    of_ward, of_doctor = (np.bincount(labels, put[:, at] == cells[without, at][0]) for at in range(2))
+    assert np.abs(of_ward - of_doctor).max() <= 1 and of_ward.std() > 0.5
+    assert not np.array_equal(of_ward, np.bincount(labels, without))

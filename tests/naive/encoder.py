@@ -118,6 +118,46 @@ def exchanged(features, start, stop, pairs, wanted):
     return rows
 
 
+def associations(has, after, least):
+    """Records more with two codes in each group than new counts lead to expect, a draw being its mean; on lists.
+
+    `has` says of each record of each group which codes it has.
+    """
+    sides = [(True, True), (True, False), (False, True), (False, False)]
+    codes, made = range(len(after[0])), []
+
+    def share(group, code, side):
+        return sum(row[code] == side for row in has[group]) / len(has[group])
+
+    def now(group, one, other, sides):
+        rows = len(has[group])
+        counts = [after[group][code] for code in (one, other)]
+        left, right = (count if side else rows - count for count, side in zip(counts, sides, strict=True))
+        return left * right / rows
+
+    def count(group, one, other, sides):
+        return sum((row[one], row[other]) == sides for row in has[group])
+
+    def was(group, one, other, sides):
+        return len(has[group]) * share(group, one, sides[0]) * share(group, other, sides[1])
+
+    for group in range(len(has)):
+        made.append([[0.0] * len(codes) for _ in codes])
+        for one in codes:
+            for other in codes:
+                few = min(count(group, one, other, each) for each in sides) < least
+                seen = range(len(has)) if few else [group]
+                found = []
+                for each in sides:
+                    expected = sum(was(at, one, other, each) for at in seen)
+                    ratio = sum(count(at, one, other, each) for at in seen) / expected if expected > 1e-9 else 1.0
+                    likely = now(group, one, other, each) * ratio
+                    sign = 1 if each[0] == each[1] else -1
+                    found.append((likely, sign * (likely - now(group, one, other, each))))
+                made[-1][one][other] = min(found, key=lambda pair: round(pair[0], 9))[1]
+    return made
+
+
 def rounded(fitted, totals, sizes):
     """Rows rounded one after the other, largest remainder first, errors of rounding carried to the next, on lists."""
     left, carried, made = [int(each) for each in totals], [0.0] * len(totals), []
