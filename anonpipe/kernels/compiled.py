@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 
 import numba
 from numba.core.caching import CompileResultCacheImpl, _CacheLocator
+from numba.core.cpu import CPUTargetOptions
 from platformdirs import user_cache_path
 
 # numba would keep it with the sources: files that no uninstaller knows of, in a package that may belong to another
@@ -156,5 +157,6 @@ CompileResultCacheImpl._locator_classes = [KernelLocator, *CompileResultCacheImp
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
-# Without the entry for C, which nothing here calls, a kernel compiles a twentieth faster
-kernel: Callable[[_Function], _Function] = numba.njit(cache=True, nogil=True, no_cfunc_wrapper=True)  # type: ignore[call-overload]
+# Without the entry for C, which nothing here calls, a kernel compiles a twentieth faster; later numba may not know that
+_OPTIONS: dict[str, Any] = {"no_cfunc_wrapper": True} if hasattr(CPUTargetOptions, "no_cfunc_wrapper") else {}
+kernel: Callable[[_Function], _Function] = numba.njit(cache=True, nogil=True, **_OPTIONS)
