@@ -11,7 +11,7 @@ from anonpipe.encoding.values import nullable_types
 from anonpipe.errors import InputError
 from anonpipe.source._files import File, Unit, guarded, local_path, open_bytes, units_of
 
-UNIT_ROWS = 1_000_000
+UNIT_ROWS = 262_144  # Few enough that a million rows keep several workers busy
 _DAMAGED = "is no readable Parquet file: it is cut short, damaged or encrypted; copy or write it again"
 
 
@@ -21,7 +21,7 @@ def bare(schema: pa.Schema) -> pa.Schema:
 
 
 def open_parquet(files: Sequence[File]) -> tuple[list[Unit], pa.Schema, dict[str, str]]:
-    """Units of consecutive row groups, of about a million rows at most, the schema of all files, and pandas' types."""
+    """Units of consecutive row groups, of about `UNIT_ROWS` rows at most, the schema of all files, and pandas' types."""
     pieces: list[tuple[str, tuple[int, ...], int]] = []
     schemas: list[pa.Schema] = []
     for file in files:
