@@ -21,7 +21,7 @@ def bare(schema: pa.Schema) -> pa.Schema:
 
 
 def open_parquet(files: Sequence[File]) -> tuple[list[Unit], pa.Schema, dict[str, str]]:
-    """Units of consecutive row groups, of about `UNIT_ROWS` rows at most, the schema of all files, and pandas' types."""
+    """Units of consecutive row groups, with `UNIT_ROWS` or one group; the schema of all files, and pandas' types."""
     pieces: list[tuple[str, tuple[int, ...], int]] = []
     schemas: list[pa.Schema] = []
     for file in files:
