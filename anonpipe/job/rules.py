@@ -431,12 +431,8 @@ def _check_computed(rule: Rule, columns: Mapping[str, Column]) -> None:
 
 
 def _check_limit(rule: Rule, columns: Mapping[str, Column]) -> None:
-    names = [name for name, _ in rule.terms]
-    if (
-        columns[rule.target].kind is Kind.DATE
-        and not rule.dates
-        and not any(columns[n].kind is Kind.DATE for n in names)
-    ):
+    dated = [name for name, _ in ((rule.target, 1.0), *rule.terms) if columns[name].kind is Kind.DATE]
+    if dated == [rule.target] and not rule.dates:
         raise ValueError(f"{rule.target!r} is limited by a date in quotes, as in {rule.target} + days <= '2020-12-31'")
     _check_computed(rule, columns)
     if columns[rule.target].numeric_bounds[0] is None:
