@@ -211,6 +211,11 @@ def test_rules_that_the_original_breaks_are_refused_with_counts(tmp_path, look):
     assert len(str(caught.value).splitlines()) == 1
     with pytest.raises(InputError, match="rows have 'death' and nothing"):
         look(job_of(tmp_path, table, rules=["treated <= death"]))
+    open_end = COLUMNS | {"entry": {"kind": "date", "bounds": ["2000-01-01", None]}}
+    with pytest.raises(
+        InputError, match="rows have 'entry' and nothing that it is computed from; give it an upper bound"
+    ):
+        look(job_of(tmp_path, table, open_end, RULES[-1:]))
     with pytest.raises(AnonpipeError, match="'visits'"):
         look(job_of(tmp_path, table, COLUMNS | {"visits": {"kind": "ordinal"}}, ["if visits == 'x' then cost == 0"]))
     for misspelled in ("if sex == 'male' then births is null", "if visits > 900 then cost > 900"):

@@ -123,9 +123,9 @@ def check_counts(rules: Sequence[Rule], counts: RuleCounts, k: int) -> None:
             begin = rule.terms[0][0]
             turned = other.join([rule.target, begin])
             remedy = f"write {turned!r}, which computes {begin!r} in its place, or if {begin} is not null then {turned}"
+            remedy = {"ratio": "remove the rule", "limit": "give it an upper bound, too"}.get(rule.kind, remedy)
             problems.append(
-                f"rule {rule.text!r}: {rows:,} rows have {rule.target!r} and nothing that it is computed from; "
-                f"{'remove the rule' if rule.kind == 'ratio' else remedy}"
+                f"rule {rule.text!r}: {rows:,} rows have {rule.target!r} and nothing that it is computed from; {remedy}"
             )
         elif rule.kind == "condition" and met[same[at]] < k:
             problems.append(
