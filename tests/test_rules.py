@@ -166,6 +166,9 @@ def test_names_that_are_no_words_stand_in_backticks():
     )
     (rule,) = parse_rules(["z = 3 * `x y` / 2 - 1"], columns.columns)
     assert (rule.terms, rule.constant) == ((("x y", 1.5),), -1.0)
+    quoted = {"a 'b' c": Column(kind="integer", bounds=(0, None)), "z": Column(kind="integer")}
+    (rule,) = parse_rules(["`a 'b' c` + 2 * z <= 24"], quoted)  # no date
+    assert (rule.target, rule.terms, rule.constant) == ("a 'b' c", (("z", -2.0),), 24.0)
     with pytest.raises(JobError, match="role derived, and no rule"):
         parse_job(
             {"input": "a", "output": "b", "k": 5, "columns": NUMBERS | {"a": {"kind": "integer", "role": "derived"}}}

@@ -14,6 +14,7 @@ from anonpipe.encoding.cells import ColumnEncoder
 from anonpipe.encoding.columns import code_of
 from anonpipe.encoding.scan import Scan
 from anonpipe.encoding.values import Grid, level_array, numbers, plain, present
+from anonpipe.kernels.points import places, sort_groups
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
 _RELATIVE = 1e-9  # Rounding of sums, in parts of the largest term; of 32-bit floats `_SINGLE`
@@ -702,9 +703,9 @@ def _moved(before: FloatArray, after: FloatArray) -> IntArray:
 
 def _number_within(labels: IntArray) -> IntArray:
     """How many places before each have its label, shape (n,)."""
-    order = np.argsort(labels, kind="stable")
+    order, starts = sort_groups(labels)
     found = np.empty(len(labels), dtype=np.int64)
-    found[order] = np.arange(len(labels)) - np.searchsorted(labels[order], labels[order])
+    found[order] = places(np.diff(starts))[1]
     return found
 
 

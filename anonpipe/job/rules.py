@@ -27,13 +27,13 @@ FORMS = (
     "pairs(diagnosis, sex)"
 )
 _QUOTED = re.compile(r"""'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*"|`[^`\n]+`""")
-_DATE = re.compile(r"""(['"])([^'"\n]*)\1""")  # In a sum, where `_sum_tree` makes it a name that begins so
-_DATE_NAME = "the date "
+_DATE_NAME = "the date "  # How the name begins that `_sum_tree` gives a date
 _NULL = re.compile(r"(.*\S)\s+is\s+(not\s+)?null")
 _OPERATORS = {
     ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.In: "in",
     ast.NotIn: "not in",
 }  # fmt: skip
+_CHANGED = (Role.MASKED, Role.DERIVED)  # Roles of columns that a rule may change
 _ORDERED = ("<", "<=", ">", ">=")
 
 
@@ -177,7 +177,7 @@ def _tree(code: str) -> ast.expr:
 
 def _sum_tree(code: str) -> ast.expr:
     """A sum, in which the parser of conditions knows no dates but as names."""
-    return _tree(_DATE.sub(rf"`{_DATE_NAME}\2`", code))
+    return _tree(_QUOTED.sub(lambda hit: hit[0] if hit[0][0] == "`" else f"`{_DATE_NAME}{hit[0][1:-1]}`", code))
 
 
 def _parsed(text: str, columns: Mapping[str, Column]) -> list[Rule]:
@@ -234,7 +234,7 @@ def _limit(text: str, parts: Sequence[str], columns: Mapping[str, Column]) -> Ru
     dates = times.pop("", 0.0)
     if len(times) == 1:
         raise ValueError(f"a limit that is the same in all rows is given as bounds of {min(times)!r}")
-    may_be = [name for name, each in times.items() if each > 0 and (name not in columns or _may_change(columns[name]))]
+    may_be = [name for name, by in times.items() if by > 0 and (name not in columns or columns[name].role in _CHANGED)]
     if not may_be:
         raise ValueError("it sets an upper limit on no masked column; give one of its columns role masked")
     own = times.pop(may_be[0])
@@ -242,10 +242,6 @@ def _limit(text: str, parts: Sequence[str], columns: Mapping[str, Column]) -> Ru
     return Rule(
         text, "limit", may_be[0], below, (above - constant) / own, gap=f"{may_be[0]} / limit", dates=-dates / own
     )
-
-
-def _may_change(column: Column) -> bool:
-    return column.role in (Role.MASKED, Role.DERIVED)
 
 
 def _share(text: str, parts: Sequence[str]) -> Rule:
@@ -389,7 +385,7 @@ def _check_columns(rule: Rule, columns: Mapping[str, Column]) -> None:
             raise ValueError(f"the job has no column {name!r}; {meant}It has {', '.join(columns)}")
         if not columns[name].role.released:
             raise ValueError(f"column {name!r} is not released (role {columns[name].role.value}); remove the rule")
-    if rule.derives and columns[rule.target].role not in (Role.MASKED, Role.DERIVED):
+    if rule.derives and columns[rule.target].role not in _CHANGED:
         role, turned = columns[rule.target].role, "turn the rule round"
         times = {times: name for name, times in rule.terms}
         if rule.kind == "linear" and len(rule.terms) == 2 and times.keys() == {1.0, -1.0} and not rule.constant:
@@ -474,7 +470,7 @@ def _check_condition(rule: Rule, columns: Mapping[str, Column]) -> None:
         if len(dates) > 1:
             raise ValueError(f"{test.column!r} and {test.other!r} are a date and a number")
     then = [name for test in rule.then for name in (test.column, test.other) if name]
-    if not any(columns[name].role in (Role.MASKED, Role.DERIVED) for name in then):
+    if not any(columns[name].role in _CHANGED for name in then):
         raise ValueError(
             f"{then[0]!r} is released unchanged, and no repair can change it; turn the rule round, so that a masked "
             "column follows then"

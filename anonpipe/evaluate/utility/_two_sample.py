@@ -313,18 +313,20 @@ class _Relation(NamedTuple):
     low: float
     high: float
 
+    def distances(self, x: FloatArray, y: FloatArray) -> FloatArray:
+        """How far records lie from the line, along y, shape (n_rows,)."""
+        return y - self.slope * x
+
     def features(self, x: FloatArray, y: FloatArray) -> FloatArray:
-        """How far records lie off the line, and the ratio, NaN where it has none, shape (n_rows, 2)."""
-        return np.column_stack([y - self.slope * x, np.divide(y, x, out=np.full(len(x), np.nan), where=x != 0)])
+        """Distances from the line, and the ratio, NaN where it has none, shape (n_rows, 2)."""
+        return np.column_stack([self.distances(x, y), np.divide(y, x, out=np.full(len(x), np.nan), where=x != 0)])
 
     def lost(self) -> float:
         """The share of the records that have left the strip, less what it may be by chance."""
-        inside = [(self.low <= off) & (off <= self.high) for off in (y - self.slope * x for x, y in self._sides())]
-        chance = _CERTAIN * math.sqrt(sum(1.0 / len(side) for side in inside) / _NEAR)
+        sides = self.distances(self.x.old, self.y.old), self.distances(self.x.new, self.y.new)
+        inside = [(self.low <= side) & (side <= self.high) for side in sides]
+        chance = _CERTAIN * math.sqrt(sum(1.0 / len(side) for side in sides) / _NEAR)
         return float(inside[0].mean() - inside[1].mean()) - chance
-
-    def _sides(self) -> tuple[tuple[FloatArray, FloatArray], ...]:
-        return (self.x.old, self.y.old), (self.x.new, self.y.new)
 
 
 def relations(tables: TypedTables, rng: np.random.Generator) -> list[_Relation]:
@@ -343,8 +345,8 @@ def _relation(x: BothColumns, y: BothColumns, rng: np.random.Generator) -> _Rela
     points = points[rng.permutation(len(points))[:_ON_LINES]]
     found = _Relation(x, y, 0.0, -math.inf, math.inf)
     for _ in range(2 if len(points) >= 2 * _NEAR else 0):  # of all records, and of those near the line found first
-        off = points[:, 1] - found.slope * points[:, 0]
-        near = points[(off >= found.low - (found.high - found.low)) & (off <= found.high + (found.high - found.low))]
+        off, width = found.distances(*points.T), found.high - found.low
+        near = points[(off >= found.low - width) & (off <= found.high + width)]
         found = _best_line(points, near, found, rng)
     return found
 
@@ -446,8 +448,9 @@ def _classifiers(tables: TypedTables, rng: np.random.Generator) -> list[Measurem
     old = np.hstack([both.old, *(each.features(each.x.old, each.y.old) for each in related)])
     new = np.hstack([both.new, *(each.features(each.x.new, each.y.new) for each in related)])
     area = discriminator(old, new, rng=rng, categories=both.categories, paired=part.paired)
-    off = max(related, key=_Relation.lost, default=None)
-    worst = (off.x.name, off.y.name) if off is not None and off.lost() > _LOST else ()
+    lost = ((each.lost(), each.x.name, each.y.name) for each in related)
+    most, *names = max(lost, key=lambda each: each[0], default=(0.0, "", ""))
+    worst = tuple(names) if most > _LOST else ()
     interval = (area.low, area.high)
     return [
         *measurements,

@@ -89,8 +89,8 @@ def utility(
     tables = typed_tables(original, released, columns, paired=paired, least=least)
     known = weight if weight in columns else ""
     ends = compared_endpoints(tables, endpoints)
-    tables = replace(tables, endpoints=ends, weight=known or "", differences=differences)
-    tables = replace(tables, population=population if ends else None)
+    known_population = population if ends else None
+    tables = replace(tables, endpoints=ends, weight=known or "", population=known_population, differences=differences)
     if set(design) <= set(columns):
         tables = replace(tables, design_strata=design[0], cluster=design[1])
     # Made in any case: what a measure draws is the same whether or not the others are asked for
