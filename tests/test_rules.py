@@ -14,11 +14,13 @@ import pytest
 
 from anonpipe.columns import Column
 from anonpipe.encoding.rules import RuleBook, RuleCounts
+from anonpipe.encoding.values import numbers
 from anonpipe.errors import AnonpipeError, InputError, JobError
 from anonpipe.job.model import parse_job
 from anonpipe.job.rules import check_counts, parse_rules
 from anonpipe.pipeline.preview import preview
 from anonpipe.pipeline.tasks.write import compared_names
+from anonpipe.report import report_of_release
 from anonpipe.report.words import columns
 from anonpipe.storage import release
 from tests import runs, small
@@ -254,8 +256,29 @@ def test_a_mask_keeps_all_rules(whole):
         assert abs(released[name].null_count - table[name].null_count) <= 0.02 * len(table)
     assert any(check.key == "rules.broken" and check.outcome == "passed" for check in outcome.verdict.checks)
     written = release.read_manifest(release.resolve(job.output))["columns"]
-    shown = {line.name: line.treatment for line in columns(job, written, external=False)}
-    assert job.differences and {shown[name] for name in job.differences} == {"not released"}
+    shown = {line.name: line for line in columns(job, written, external=False)}
+    assert job.differences and {shown[name].treatment for name in job.differences} == {"not released"}
+    for rule in (each for each in job.parsed_rules if each.gap):
+        assert shown[rule.gap].limits.startswith(f"auxiliary, masked in place of {rule.target}; 0 to ")
+
+
+def test_the_summary_has_computed_columns(whole):
+    table, job, outcome = whole
+    found = report_of_release(job.output, None).compared
+    lines = {each.name: each for each in found.numbers}
+    derived = {each.target for each in job.parsed_rules if each.derives}
+    assert derived <= {*lines, *found.categories} and not lines.keys() & set(job.differences) and not found.left_out
+    sides = [
+        {name: numbers(side[name].combine_chunks()) for name in derived & lines.keys()}
+        for side in (table, small.released(job))
+    ]
+    for name in sides[0]:
+        before, after = (side[name][~np.isnan(side[name])] for side in sides)
+        line = lines[name]
+        moments = line.mean, line.sd, line.mean_released, line.sd_released
+        assert moments == pytest.approx((before.mean(), before.std(ddof=1), after.mean(), after.std(ddof=1)))
+    judged = [check for check in outcome.verdict.checks if check.key.startswith(("mean", "covariance", "null_share"))]
+    assert judged and not derived.intersection(name for check in judged for name in check.columns)
 
 
 @pytest.mark.parametrize("rows", [5, 10, 15])

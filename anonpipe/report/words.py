@@ -141,11 +141,13 @@ def columns(
     if units is not None:  # the job is that of records that are units
         gone: dict[str, Any] = {"kind": "", "treatment": "not released", "limits": ""}
         return (*lines, *(ColumnLine(name=name, identifies=own, **gone) for name, own in units.unreleased))
+    computed = {rule.gap: f"auxiliary, masked in place of {rule.target}; " for rule in job.parsed_rules}
     for name, column in job.columns.items():
         if name not in written:
-            known = column.role.released and name not in job.differences
+            known = column.role.released and name not in computed
             treatment: Treatment = "as probabilities" if known else "not released"
             kind, limits, identifies = column.kind.value, _limits(column), column.role.names_persons
+            limits = computed.get(name, "") + limits
             lines.append(ColumnLine(name=name, kind=kind, treatment=treatment, limits=limits, identifies=identifies))
     return tuple(lines)
 

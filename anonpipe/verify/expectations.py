@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -47,6 +47,7 @@ class Variable:
     # Of such a column as it is, the variance that its release has whatever is drawn, in this unit: 1, or 0 of a
     # constant; its mean is 0. None for others. The original differs by top and bottom coding.
     known_variance: float | None = None
+    derived: bool = False  # Whether a rule computes the column: it is shown, and its moments have no limit
 
     @property
     def on_other_scale(self) -> bool:
@@ -70,6 +71,11 @@ class ReleaseView:
     def own_unit(self) -> npt.NDArray[np.bool_]:
         """Which variables are columns as they are that are masked on another scale, shape (n_variables,)."""
         return np.array([variable.own_unit for variable in self.variables], dtype=bool)
+
+    @property
+    def derived(self) -> npt.NDArray[np.bool_]:
+        """Which variables are of columns that rules compute, shape (n_variables,)."""
+        return np.array([variable.derived for variable in self.variables], dtype=bool)
 
     @property
     def known_variance(self) -> FloatArray:
@@ -141,9 +147,10 @@ def build_view(
     variables: list[Variable] = []
     released = {} if scores is None else {at: each.released_moments for at, each in scores.by_position().items()}
     for position, (name, column) in enumerate(columns.items()):
-        if column.role in (Role.DERIVED, Role.SAMPLING_WEIGHT):  # follow from others; have checks of their own
+        if column.role is Role.SAMPLING_WEIGHT:  # has checks of its own
             continue
-        synthesized = column.role.synthesized
+        synthesized = column.encoded
+        first = len(variables)
         if name not in counts or (column.kind is Kind.ORDINAL and synthesized):
             by_logarithm = column.offset is not None
             if by_logarithm:
@@ -162,6 +169,8 @@ def build_view(
         dummies = synthesized and column.kind is not Kind.ORDINAL  # whose number is limited already
         if name in counts and (dummies or len(counts[name]) <= _MOST_CATEGORIES):
             variables.extend(_indicators(name, position, counts[name], synthesized, name in as_probabilities))
+        if column.role is Role.DERIVED:
+            variables[first:] = [replace(each, derived=True) for each in variables[first:]]
     return ReleaseView(tuple(variables), scores)
 
 

@@ -597,18 +597,20 @@ def _differences(compared: ComparedMoments, limits: Limits) -> list[Check]:
     """Each mean, covariance and share of the written rows against its own limit."""
     view = compared.view
     made, own_unit = view.synthesized, view.own_unit
-    kept = ~made & ~own_unit
+    kept = ~made & ~own_unit & ~view.derived
     valued, category = made & ~view.probability, made & view.indicator
     share = _apart(compared.released.mean, compared.mean)[category] * view.sd[category]
     null = np.abs(compared.released.null_share - compared.null_share)
     with_nulls = zip(view.variables, compared.null_share > 0, strict=True)
     columns = {variable.column for variable, any_null in with_nulls if any_null and variable.synthesized}
     rounded = compared.rounded_share + compared.withheld / 2.0  # a share's deviation is a half at most
-    every = np.ones_like(made)
+    every = ~view.derived
     checks = [
         *_moments(compared, limits),
         compared.against("category_share", share, limits["category_share"] + rounded[category], category),
-        compared.against("null_share", null, limits["null_share"] + rounded, every, compared=len(columns)),
+        compared.against(
+            "null_share", null[every], (limits["null_share"] + rounded)[every], every, compared=len(columns)
+        ),
         *_in_unit(compared, limits),
     ]
     if kept.any():
@@ -647,7 +649,7 @@ def _without_limit(compared: ComparedMoments) -> list[Check]:
     if not view.probability.any():
         return []
     column = np.array([variable.position for variable in view.variables])
-    others = np.outer(view.probability, ~view.own_unit) & (column[:, None] != column[None, :])
+    others = np.outer(view.probability, ~view.own_unit & ~view.derived) & (column[:, None] != column[None, :])
     off = _apart(compared.released.covariance, compared.covariance) / np.outer(compared.scale, compared.scale)
     largest = float(np.max(off[others], initial=0.0))  # NaN, which fails, where one is missing
     columns = len({variable.column for variable in view.variables if variable.synthesized})

@@ -329,7 +329,7 @@ class _Levels:
         size, rows = len(view.variables), []
         own = [sum(each.position == other.position for other in view.variables) for each in view.variables]
         for at, variable in enumerate(view.variables):
-            if variable.own_unit or variable.probability or variable.column in unpublished:
+            if variable.own_unit or variable.probability or variable.derived or variable.column in unpublished:
                 continue
             unit = np.eye(1, size, at)[0]
             if variable.category is None:

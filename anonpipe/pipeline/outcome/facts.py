@@ -81,7 +81,7 @@ def gather(
 
 def _of_all_records(work: Work, fitted: Fitted, cut: Cut) -> dict[str, Any]:
     """Figures of all records of both tables; without columns released as probabilities."""
-    released, left_out = fitted.job.released, fitted.job.as_probabilities
+    released, left_out = fitted.job.released, {*fitted.job.as_probabilities, *fitted.job.differences}
     columns = {name: released[name] for name in fitted.input.names if name in released and name not in left_out}
     levels = {
         name: categories.to_pylist() if columns[name].kind.coded else numbers(categories)
