@@ -107,6 +107,32 @@ def test_every_method_releases_the_distributions_of_all_strata(way):
             assert distance(frame[name], made[name])[0] <= 0.7 * chance(0.85 * rows), name
 
 
+@pytest.mark.parametrize("transform", ["small strata", "one stratum"])
+def test_means_of_runs_lie_on_the_steps_of_the_original(transform):
+    """In strata of few records no value has k of them: dates of a month, amounts of fifties, and doses stay such."""
+    rng, rows = np.random.default_rng(4), 1_500
+    z = rng.multivariate_normal(np.zeros(4), 0.5 * np.eye(4) + 0.5, rows)
+    months = np.datetime64("2001-01") + (120 * norm.cdf(z[:, 0])).astype(int)
+    frame = pd.DataFrame(
+        {
+            "seen": months.astype("datetime64[s]"),
+            "paid": 50 * np.rint(np.exp(6 + z[:, 1]) / 50).astype(int),
+            "dose": np.array([10, 20, 50, 100, 250])[(5 * norm.cdf(z[:, 2])).astype(int)],
+            "area": rng.choice(list("abcdefg"), rows),
+        }
+    )
+    columns = {"seen": {"kind": "date"}, "paid": {"kind": "integer", "bounds": [0, None]}, "dose": {"kind": "integer"}}
+    columns["area"] = {"kind": "categorical", "role": "key"}
+    strata = {"by": ["area"]} if transform == "small strata" else {}
+    job = {"k": 5, "columns": columns, "strata": strata, "mask": {"method": "spectral_swap"}, "gates": OPEN}
+    made, verdict, _ = anonymize(frame, job | {"measure": small.OFF})
+    assert verdict.passed, [check for check in verdict.lines if check.outcome == "failed"]
+    assert (made["seen"].dt.day == 1).all() and (made["paid"] % 50 == 0).all()
+    assert set(made["dose"]) == set(frame["dose"])
+    for name in ("seen", "paid", "dose"):
+        assert distance(frame[name], made[name])[0] <= 0.7 * chance(rows), name
+
+
 def test_centroid_records_stay_alike_if_strata_ignore_status():
     job = {"k": K, "columns": COLUMNS, "measure": small.OFF, "gates": OPEN, "synthesize": {"method": "centroid"}}
     made, verdict, _ = anonymize(table(), job)

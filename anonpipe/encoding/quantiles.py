@@ -15,6 +15,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from anonpipe.encoding.values import Grid
 from anonpipe.kernels.compiled import kernel
 from anonpipe.kernels.points import dot, places
 from anonpipe.types import BoolArray, FloatArray, IntArray
@@ -181,6 +182,9 @@ FEWEST = 3  # Records that a run has at least, where k is smaller: with the mean
 
 _POINTS = 512  # Most values of a piece in `Quantiles.at_ranks`
 
+_HEAPED, _ON_STEPS = 0.95, 0.99  # Shares of records that have a value of k records, and that lie on coarser steps
+_CENTURY = 36_525  # In days; how far heaps go beyond the dates, if the bounds do
+_IN_EVERY_MONTH = 27  # Days after the first of a month that every month has
 FEW_VALUES = 12  # A column of so few values keeps the count of each, as a category does
 FEW_RECORDS = 32  # An atom of fewer may lose its value where no step is declared
 # Records for each block of each column, where blocks can be so few: who knows the population then has an area of 0.6
@@ -421,6 +425,66 @@ class Quantiles:
             short = points * self._mean_rises - np.add.reduceat(rises, starts)
             powers = np.clip(powers + short / slopes, 0.25, 4.0)
         return powers
+
+
+# --- What numbers lie on: a run's mean is no value between those that all records have -------------------------------
+
+
+def coarsened(grid: Grid, found: Radix, k: int, dates: bool = False) -> Grid:
+    """The grid with the coarser steps, or the heaps, that nearly all records lie on; `dates` may be of months."""
+    found = found.moved(np.zeros(int(found.places.max(initial=0)) + 1, dtype=np.int64))  # the whole table
+    often = found.exact & (found.counts >= k)  # what fewer have decides nothing
+    values = found.smallest[often & (found.smallest >= grid.low) & (found.smallest <= grid.high)]
+    if dates and found.total >= k and (heaps := _of_months(found, grid)) is not None:
+        return replace(grid, heaps=heaps)
+    gaps = np.diff(values)
+    if grid.step and len(values) > FEW_VALUES and (times := np.gcd.reduce(np.rint(gaps / grid.step).astype(int))) > 1:
+        step = float(times * grid.step)
+        coarse = replace(grid, step=step, origin=grid.origin + float(np.fmod(values[0] - grid.origin, step)))
+        off = replace(coarse, low=-np.inf, high=np.inf).round(found.smallest) - found.smallest
+        if _nearly_all(found.exact & (np.abs(off) < 1e-6 * step), found):
+            grid = coarse
+    heaped = len(values) > 1 and found.counts[often].sum() >= _HEAPED * found.total
+    return replace(grid, heaps=values) if heaped and np.median(gaps) > 1.5 * (grid.step or 0.0) else grid
+
+
+def _of_months(found: Radix, grid: Grid) -> FloatArray | None:
+    """The same day of all months, quarters or years, or their last one, if nearly all dates are on it; else None."""
+    days = np.floor(found.smallest).astype(np.int64)
+    whole = found.exact & (days == found.smallest)
+    for later in (0, 1):  # days are counted from the first of their month, or of the next one
+        months = days.astype("datetime64[D]").astype("datetime64[M]").astype(np.int64) + later
+        day = days - _first_days(months)
+        most = _commonest(day, found)
+        on = whole & (day == most)
+        if (later == 0 and most > _IN_EVERY_MONTH) or not _nearly_all(on, found):
+            continue
+        for apart in (12, 6, 3, 2, 1):
+            residue = _commonest(months % apart, found)
+            if _nearly_all(on & (months % apart == residue), found):
+                low, high = max(grid.low, days[0] - _CENTURY), min(grid.high, days[-1] + _CENTURY)
+                ends = np.array([low, high]).astype("datetime64[D]").astype("datetime64[M]").astype(np.int64)
+                every = np.arange(ends[0] // apart * apart + residue, ends[1] + 2, apart)
+                heaps = (_first_days(every) + most).astype(np.float64)
+                heaps = heaps[(heaps >= low) & (heaps <= high)]
+                return heaps if len(heaps) > 1 else None
+    return None
+
+
+def _first_days(months: IntArray) -> IntArray:
+    return months.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
+
+
+def _commonest(numbers: IntArray, found: Radix) -> int:
+    """The number that most records have."""
+    return int(np.argmax(np.bincount(numbers - numbers.min(), found.counts))) + int(numbers.min())
+
+
+def _nearly_all(which: BoolArray, found: Radix) -> bool:
+    return bool(found.counts[which].sum() >= _ON_STEPS * found.total)
+
+
+# --- Counts and runs
 
 
 def _atoms(found: Radix, k: int) -> tuple[IntArray, FloatArray, BoolArray]:

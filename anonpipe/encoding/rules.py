@@ -12,8 +12,9 @@ import pyarrow as pa
 from anonpipe.columns import Column, Comparison, Kind, Role, Rule, RuleFactor
 from anonpipe.encoding.cells import ColumnEncoder
 from anonpipe.encoding.columns import code_of
+from anonpipe.encoding.quantiles import Radix, coarsened
 from anonpipe.encoding.scan import Scan
-from anonpipe.encoding.values import Grid, level_array, numbers, plain, present
+from anonpipe.encoding.values import Grid, level_array, nearest_heaps, numbers, plain, present
 from anonpipe.kernels.points import places, sort_groups
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
@@ -193,12 +194,13 @@ class RuleCounts:
     met: IntArray
     # Of each lookup and each rule of pairs the combinations that occur, and their rows
     pairs: dict[int, pa.RecordBatch]
+    targets: dict[int, Radix]  # Of each limit the values of its target
 
     @classmethod
     def of(cls, rules: Sequence[Rule], batch: pa.RecordBatch, columns: Mapping[str, Column]) -> RuleCounts:
         """Count the rows of a batch."""
         broken, without_operand, met = np.zeros((3, len(rules)), dtype=np.int64)
-        pairs = {}
+        pairs, targets = {}, {}
         for at, rule in enumerate(rules):
             if rule.kind in ("lookup", "pairs"):
                 arrays = [plain(batch.column(name)) for name in (rule.terms[0][0], rule.target)]
@@ -212,20 +214,28 @@ class RuleCounts:
                 there, base = ~np.isnan(numbers(batch.column(rule.target))), base_of(rule, batch)
                 without_operand[at] = np.count_nonzero(there & np.isnan(base))
                 met[at] = np.count_nonzero(there & (base == 0))
-        return cls(broken, without_operand, met, pairs)
+            if rule.kind == "limit":
+                values = numbers(batch.column(rule.target))
+                targets[at] = Radix.of(values[np.isfinite(values)])
+        return cls(broken, without_operand, met, pairs, targets)
 
     @classmethod
     def none(cls, rules: Sequence[Rule]) -> RuleCounts:
         """Of no rows."""
         empty = np.zeros(len(rules), dtype=np.int64)
-        return cls(empty, empty, empty, {})
+        return cls(empty, empty, empty, {}, {})
 
     def merge(self, other: RuleCounts) -> RuleCounts:
         """Both pieces together."""
         both = self.pairs, other.pairs
         pairs = {at: _added([each[at] for each in both if at in each]) for at in self.pairs | other.pairs}
+        merged = {at: each.merge(other.targets[at]) for at, each in self.targets.items() if at in other.targets}
         return RuleCounts(
-            self.broken + other.broken, self.without_operand + other.without_operand, self.met + other.met, pairs
+            self.broken + other.broken,
+            self.without_operand + other.without_operand,
+            self.met + other.met,
+            pairs,
+            self.targets | other.targets | merged,
         )
 
     def broken_by(self, at: int, rule: Rule) -> int:
@@ -354,6 +364,14 @@ class RuleBook:
         size = len(self.cells.categories[self.rules[at].target]) + 1
         return ~np.isin(term * size + target, self._known[at][0] * size + self._known[at][1])
 
+    @cached_property
+    def _coarse(self) -> dict[str, Grid]:
+        """Of each target of a limit the grid that nearly all original records lie on."""
+        targets = {self.rules[at].target: each for at, each in self.counts.targets.items()}
+        grids = {name: self.cells.grid(self.positions[name]) for name in targets}
+        dates = {name: self.columns[name].kind is Kind.DATE for name in targets}
+        return {name: coarsened(grids[name], each, self.least, dates[name]) for name, each in targets.items()}
+
     # Derived columns
 
     @cached_property
@@ -467,15 +485,16 @@ class RuleBook:
         self, rule: Rule, cells: FloatArray, value: FloatArray, batch: pa.RecordBatch, rng: np.random.Generator
     ) -> FloatArray:
         """Values of a target that are not above its limit; those at the limit anywhere in its rounding, shape (n,)."""
-        position = self.positions[rule.target]
-        grid, limit, old = self.cells.grid(position), _sum(rule, batch), cells[:, position]
-        step = grid.step or 0.0
+        heaps, grid = self._coarse[rule.target].heaps, replace(self._coarse[rule.target], heaps=None)
+        limit, highest, old = _sum(rule, batch), _highest(rule, batch), cells[:, self.positions[rule.target]]
+        step, value = grid.step or 0.0, grid.round(value)
         if rule.slack:  # else the steps of rounded operands would be seen in the target
             there = (cells[:, self.positions[rule.gap]] == 1.0) & (limit < grid.high)
             drawn = grid.round(limit + rng.uniform(-rule.slack, rule.slack, len(cells)))
             value = np.where(there, np.where(np.abs(old - limit) <= rule.slack, old, drawn), value)
             value = np.where(there & (value < limit - rule.slack), value + step, value)
-        return np.where(value > _highest(rule, batch), value - step, value)
+        value = np.where(value > highest, np.maximum(value - step, grid.low), value)
+        return value if heaps is None else nearest_heaps(value, heaps, highest)
 
     def _clear_undefined(self, at: int, rule: Rule, cells: FloatArray, rng: np.random.Generator) -> BoolArray:
         """Exchange ratios over divisors of 0, in place, for nulls, if the original has these there; which rows."""

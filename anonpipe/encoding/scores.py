@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from anonpipe.columns import Role, Rule
+from anonpipe.columns import Kind, Role, Rule
 from anonpipe.encoding.cells import ColumnEncoder
-from anonpipe.encoding.quantiles import Quantiles, Radix
+from anonpipe.encoding.quantiles import Quantiles, Radix, coarsened
 from anonpipe.encoding.rules import limits_of
 from anonpipe.encoding.scan import Scan
 from anonpipe.encoding.values import Grid
@@ -390,9 +390,10 @@ def _fitted(
     low = max(grid.low, 0.0) if (found.smallest >= 0.0).all() else grid.low
     high = min(grid.high, 0.0) if (found.largest <= 0.0).all() else grid.high
     each = [found.at(at) for at in range(int(joined.max()) + 1)]
+    kept = each if thin is None else [thin(one, name, at) for at, one in enumerate(each)]
+    grid = coarsened(grid, reduce(Radix.merge, kept), k, cells.columns[position].kind is Kind.DATE)
     died = np.bincount(joined, np.where(np.arange(len(rows)) % outcomes > 0, rows, 0))
     of_events = 2 * died > np.bincount(joined, rows)
-    kept = each if thin is None else [thin(one, name, at) for at, one in enumerate(each)]
     keyed = (None if draws is None else draws(f"means {name}", at) for at in range(len(kept)))
     limits, stepped = [grid.end(*limit) for limit in limits_of(rules, name)], grid.step is not None
     quantiles = tuple(

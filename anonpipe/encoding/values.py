@@ -225,14 +225,19 @@ class Grid:
     low: float  # Lower limit, -inf for none
     high: float  # Upper limit, inf for none
     origin: float = 0.0  # Zero, unless all values are as far from the multiples
+    heaps: FloatArray | None = None  # The values that nearly all records have, ascending; None where these are many
 
     def round(self, values: FloatArray) -> FloatArray:
-        """The nearest permissible values; NaN stays."""
+        """The nearest permissible values, of heaps those near to one; NaN stays."""
+        rounded = self._on_steps(values)
+        return rounded if self.heaps is None else nearest_heaps(rounded, self.heaps)
+
+    def _on_steps(self, values: FloatArray) -> FloatArray:
         if self.step is None:
             return np.clip(values, self.low, self.high)
         if self.origin:
             low, high = self.low - self.origin, self.high - self.origin
-            return np.asarray(Grid(self.step, low, high).round(values - self.origin) + self.origin)
+            return np.asarray(Grid(self.step, low, high)._on_steps(values - self.origin) + self.origin)
         inverse = round(1.0 / self.step)
         by_division = inverse > 0 and abs(1.0 / self.step - inverse) < _WHOLE * inverse
         counts = np.rint(values * inverse if by_division else values / self.step)
@@ -265,6 +270,15 @@ class Grid:
             return self.low > self.high
         low, high = self._counts()
         return low > high
+
+
+def nearest_heaps(values: FloatArray, heaps: FloatArray, highest: FloatArray | float = np.inf) -> FloatArray:
+    """Values at the nearest heap that is not too high; far from all, as the tails are, where they were; shape (n,)."""
+    at = np.clip(np.searchsorted(heaps, values), 1, len(heaps) - 1)
+    below, above = heaps[at - 1], heaps[at]
+    nearest = np.where((above - values < values - below) & ~(above > highest), above, below)
+    near = (np.abs(nearest - values) <= np.median(np.diff(heaps))) & ~(nearest > highest)
+    return np.where(near, nearest, values)
 
 
 def grid_of(column: Column, kind: pa.DataType) -> Grid:

@@ -23,6 +23,7 @@ from anonpipe.encoding.identifiers import (
     repeats_in,
     warn_of_repeats,
 )
+from anonpipe.encoding.quantiles import Radix
 from anonpipe.encoding.rare import Suppression, code_extremes, extremes_kept, suppress_rare
 from anonpipe.encoding.rules import RuleCounts
 from anonpipe.encoding.scan import SCAN_RECORDS, Scan, TotalLine, check_scan, merge_scans, off_steps
@@ -183,7 +184,7 @@ def fit(work: Work) -> None:
         unit = unit.with_constant(rows, job.columns)
         if work.folded is not None:
             unit = work.folded.with_strata(unit, job)
-    rules = reduce(RuleCounts.merge, work.of_splits(RULES, RuleCounts)) if job.rules else None
+    rules = reduce(RuleCounts.merge, work.of_splits(RULES, RuleCounts, Radix)) if job.rules else None
     if rules is not None:
         check_counts(job.parsed_rules, rules, job.k)
     scan = merge_scans(work.of_splits(SCANS, *SCAN_RECORDS))

@@ -442,7 +442,7 @@ def _closings(looks: Sequence[Look], columns: Mapping[str, Column], masked: set[
         step = columns[lasting.name].resolution or 0.0
         shares = {unit: _at_the_end(date.values, unit * lasting.values, unit * step) for unit in _DAYS}
         unit = max(_DAYS, key=shares.__getitem__)
-        if shares[unit] >= _ENDED and not _is_heaped(date):
+        if shares[unit] >= _ENDED:
             text = f"{_name(date.name)} + {unit:g} * {_name(lasting.name)}".replace(" 1 *", "")
             note = (
                 f"{text} ends at one day in {100 * shares[unit]:.0f} % of the sampled rows, after it in none. If that "
@@ -462,11 +462,6 @@ def _at_the_end(begin: FloatArray, lasting: FloatArray, step: float) -> float:
     last = float(end.max())
     at, before = (int(((end <= day) & (end > day - width)).sum()) for day in (last, last - width))
     return at / len(end) if at >= max(_ENOUGH, 3 * before) else 0.0
-
-
-def _is_heaped(date: Look) -> bool:
-    """Whether dates lie on few of the days that they span: a computed date would lie on any."""
-    return bool(date.distinct < 0.5 * min(np.ptp(date.values[~np.isnan(date.values)]), date.filled))
 
 
 # --- Conditions, which are not active: repairs of rows move covariances

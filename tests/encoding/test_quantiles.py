@@ -1,5 +1,6 @@
 """The released distribution of a column: its shape, and what it tells of one person."""
 
+import collections
 import itertools
 
 import numpy as np
@@ -8,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import ks_2samp
 
-from anonpipe.encoding.quantiles import DOMINANCE, FEW_VALUES, PENALTY, Quantiles, Radix, _apart, _blocks
+from anonpipe.encoding.quantiles import DOMINANCE, FEW_VALUES, PENALTY, Quantiles, Radix, _apart, _blocks, coarsened
+from anonpipe.encoding.values import Grid
 from anonpipe.evaluate.risk._membership import counted_membership
 from tests.evaluate.risk.tasks import task
 
@@ -413,3 +415,83 @@ def test_counts_of_values_tell_no_members():
             table = np.column_stack([released(each).round(2) for each in made])
             areas.append(counted_membership(task(table, whole[:1_000], whole[1_000:])).value)
     assert np.mean(areas[::2]) > 0.72 and np.mean(areas[1::2]) < 0.57
+
+
+# --- Steps and heaps that nearly all records lie on
+
+_MONTHS = np.arange("1990-01", "2010-01", dtype="datetime64[M]").astype("datetime64[D]").astype(float)
+_DAYS = Grid(1.0, 7_000.0, 15_000.0)
+
+
+def naive_grid(values, grid, k):
+    """The coarsest step and the values of k records, by trial of all steps."""
+    counts = collections.Counter(values.tolist())
+    often = sorted(value for value, rows in counts.items() if rows >= k)
+    step = grid.step
+    for times in range(2, 2_000) if len(often) > FEW_VALUES else ():
+        on = [value for value in values if round((value - often[0]) / grid.step) % times == 0]
+        if all(round((value - often[0]) / grid.step) % times == 0 for value in often) and len(on) >= 0.99 * len(values):
+            step = times * grid.step
+    heaped = sum(counts[value] for value in often) >= 0.95 * len(values) and len(often) > 1
+    return step, often if heaped and np.median(np.diff(often)) > 1.5 * step else None
+
+
+@pytest.mark.parametrize(
+    ("values", "step"),
+    [
+        (lambda rng, n: np.round(rng.lognormal(8, 0.6, n) / 500) * 500, 1.0),
+        (lambda rng, n: np.where(rng.random(n) < 0.995, rng.integers(-40, 60, n) * 10 + 3, rng.integers(0, 9, n)), 1.0),
+        (lambda rng, n: rng.integers(0, 90, n) + 0.5, 0.5),
+        (lambda rng, n: rng.choice([10, 20, 50, 100, 250], n), 1.0),
+        (lambda rng, n: np.where(rng.random(n) < 0.3, rng.integers(3, 20, n) * 5, rng.integers(18, 100, n)), 1.0),
+        (lambda rng, n: rng.poisson(4, n), 1.0),
+        (lambda rng, n: np.where(rng.random(n) < 0.9, 0, rng.integers(1, 9_999, n)), 1.0),
+        (lambda rng, n: np.full(n, 7), 1.0),
+    ],
+)
+@pytest.mark.parametrize("rows", [5, 300, 4_000])
+def test_steps_and_heaps_are_those_of_the_twin(values, step, rows):
+    made = np.asarray(values(np.random.default_rng(rows), rows), dtype=float)
+    grid = Grid(step, -1e6, 1e6)
+    found = coarsened(grid, Radix.of(made, np.arange(rows) % 3), 5)
+    wanted, heaps = naive_grid(made, grid, 5)
+    assert found.step == wanted and (found.heaps is None) == (heaps is None)
+    if heaps is not None:
+        assert found.heaps.tolist() == heaps
+    on = found.round(made)
+    assert (on == made).mean() >= 0.95 or found == grid
+    np.testing.assert_array_equal(found.round(on), on)
+    assert np.abs(on - made).max() <= max(found.step / 2, 0.0 if heaps is None else np.median(np.diff(heaps)))
+
+
+@pytest.mark.parametrize(
+    ("dates", "first", "apart"),
+    [
+        (_MONTHS, _MONTHS[0], 240),
+        (_MONTHS + 14, _MONTHS[0] + 14, 240),
+        (_MONTHS[1:] - 1, _MONTHS[1] - 1, 239),
+        (_MONTHS[::3] + 9, _MONTHS[0] + 9, 80),
+        (_MONTHS[6::12], _MONTHS[6], 20),
+    ],
+)
+@pytest.mark.parametrize("rows", [600, 6_000])
+def test_dates_of_months_stay_on_their_day(dates, first, apart, rows):
+    rng = np.random.default_rng(rows)
+    values = np.append(rng.choice(dates, rows), rng.integers(7_500, 14_000, rows // 200))  # a few are exact
+    values[0] = first
+    heaps = coarsened(_DAYS, Radix.of(values), 5, dates=True).heaps
+    assert np.isin(dates, heaps).all() and len(heaps[(heaps >= dates[0]) & (heaps <= dates[-1])]) == apart
+    anywhere = rng.integers(7_500, 14_000, rows).astype(float)
+    assert coarsened(_DAYS, Radix.of(anywhere), 5, dates=True).heaps is None
+
+
+def test_values_of_fewer_than_k_records_are_no_heaps():
+    values = np.append(np.repeat([10.0, 20.0, 50.0, 75.0], [300, 300, 300, 4]), 33.0)
+    assert coarsened(_grid(), Radix.of(values), 5).heaps.tolist() == [10.0, 20.0, 50.0]
+    assert _grid().round(values).tolist() == values.tolist()
+    far = coarsened(_grid(), Radix.of(values), 5).round(np.array([12.0, 34.0, 36.0, 62.0, 900.0]))
+    assert far.tolist() == [10.0, 20.0, 50.0, 50.0, 900.0]  # tails stay where they are
+
+
+def _grid():
+    return Grid(1.0, -np.inf, np.inf)

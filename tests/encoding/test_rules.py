@@ -296,6 +296,29 @@ def test_those_at_a_limit_lie_anywhere_in_its_rounding():
     np.testing.assert_array_equal(kept(book, after).cells, after)
 
 
+@pytest.mark.parametrize("which", ["first day", "last day", "weeks"])
+def test_a_limited_date_stays_on_the_days_of_the_original(which):
+    table = followed(3000)
+    days = table["entry"].to_numpy()
+    entry = {
+        "first day": days.astype("datetime64[M]").astype("datetime64[D]"),
+        "last day": (days.astype("datetime64[M]") + 1).astype("datetime64[D]") - 1,
+        "weeks": (days.astype(int) // 7 * 7 + 3).astype("datetime64[D]"),
+    }[which]
+    rng, whole = np.random.default_rng(1), (CLOSING - entry.astype(int)) / 30.4375
+    months = np.where(rng.random(3000) < 0.4, whole, whole * rng.random(3000))
+    table = pa.table({"entry": pa.array(entry), "months": np.floor(10 * months) / 10})
+    book, cells, declared = book_of(table, {name: COLUMNS[name] for name in table.column_names}, RULES[-1:], least=5)
+    result = kept(book, shuffled(cells))
+    assert_kept(book, declared, table, result.cells)
+    released = result.cells[:, 0].astype("datetime64[D]")
+    day = released + (which == "last day")
+    on = (released - entry[0]).astype(int) % 7 == 0 if which == "weeks" else day == day.astype("datetime64[M]")
+    assert on.mean() > 0.998  # but where no such day is below the limit
+    assert np.count_nonzero(np.unique(released)) > 0.8 * np.count_nonzero(np.unique(entry))
+    np.testing.assert_array_equal(kept(book, result.cells).cells, result.cells)
+
+
 def test_a_limit_below_the_lower_bound_moves_its_operands():
     table = pa.table({"entry": followed(3)["entry"], "months": [3.0, 40.0, 60.0]})
     book, cells, declared = book_of(table, {name: COLUMNS[name] for name in table.column_names}, RULES[-1:])

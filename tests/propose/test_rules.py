@@ -307,18 +307,24 @@ def test_a_closing_date_is_asked_for_without_its_value(tmp_path, unit, step, ask
     rng = np.random.default_rng(2)
     entry, closing = rng.integers(8_000, 14_000, 3_000), 15_000
     whole = rng.random(3_000) < 0.4
-    lasting = np.where(whole, 1.0, rng.random(3_000)) * (closing - entry) / unit
-    lasting = (lasting / step).round() * step if step >= 1 else lasting.round(round(-np.log10(step)))
-    dates = pa.array(entry.astype(np.int32)).cast(pa.date32())
-    table = pa.table({"entry": dates, "followed": lasting, "age": rng.integers(20, 90, 3_000)})
+    share, age = np.where(whole, 1.0, rng.random(3_000)), rng.integers(20, 90, 3_000)
+
+    def followed(entry):
+        lasting = share * (closing - entry) / unit
+        lasting = (lasting / step).round() * step if step >= 1 else lasting.round(round(-np.log10(step)))
+        dates = pa.array(entry.astype(np.int32)).cast(pa.date32())
+        return pa.table({"entry": dates, "followed": lasting, "age": age})
 
     def comments(table):
         return " ".join(_proposed_job(tmp_path, table).replace("#", "").split())
 
+    table, of_weeks = followed(entry), followed(entry // 7 * 7)
+    assert "closing date" in comments(of_weeks)
     text = comments(table)
     assert f"CHECK: entry + {asked}followed ends at one day in 4" in text and "2011" not in text
     assert f"entry + {asked}followed <= 'YYYY-MM-DD'" in text
     months = pa.array((entry // 31 * 31).astype(np.int32)).cast(pa.date32())  # of which the month alone is known
     assert "closing date" not in comments(table.set_column(0, "entry", months))
+    lasting = table["followed"].to_numpy()
     lost = table.set_column(1, "followed", pa.array(np.where(whole, lasting * rng.random(3_000), lasting)))
     assert "closing date" not in comments(lost)
