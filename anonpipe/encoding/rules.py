@@ -194,7 +194,7 @@ class RuleCounts:
     met: IntArray
     # Of each lookup and each rule of pairs the combinations that occur, and their rows
     pairs: dict[int, pa.RecordBatch]
-    targets: dict[int, Radix]  # Of each limit the values of its target
+    targets: dict[int, Radix]  # Of each rule with a column of differences, shares or ratios the values of its target
 
     @classmethod
     def of(cls, rules: Sequence[Rule], batch: pa.RecordBatch, columns: Mapping[str, Column]) -> RuleCounts:
@@ -211,12 +211,10 @@ class RuleCounts:
             if rule.kind == "condition":
                 met[at] = np.count_nonzero(_all(rule.when, batch, columns))
             if rule.gap:
-                there, base = ~np.isnan(numbers(batch.column(rule.target))), base_of(rule, batch)
+                values, base = numbers(batch.column(rule.target)), base_of(rule, batch)
+                there, targets[at] = ~np.isnan(values), Radix.of(values[np.isfinite(values)])
                 without_operand[at] = np.count_nonzero(there & np.isnan(base))
                 met[at] = np.count_nonzero(there & (base == 0))
-            if rule.kind == "limit":
-                values = numbers(batch.column(rule.target))
-                targets[at] = Radix.of(values[np.isfinite(values)])
         return cls(broken, without_operand, met, pairs, targets)
 
     @classmethod
@@ -366,7 +364,7 @@ class RuleBook:
 
     @cached_property
     def _coarse(self) -> dict[str, Grid]:
-        """Of each target of a limit the grid that nearly all original records lie on."""
+        """Of each target of an order, a share or a limit the grid that nearly all original records lie on."""
         targets = {self.rules[at].target: each for at, each in self.counts.targets.items()}
         grids = {name: self.cells.grid(self.positions[name]) for name in targets}
         dates = {name: self.columns[name].kind is Kind.DATE for name in targets}
@@ -446,19 +444,17 @@ class RuleBook:
         self, rule: Rule, cells: FloatArray, value: FloatArray, batch: pa.RecordBatch, rng: np.random.Generator
     ) -> FloatArray:
         """Values on the grid of the target, none beyond what its rule allows; differences follow, shape (n_rows,)."""
-        grid = self.cells.grid(self.positions[rule.target])
-        value, step = grid.round(value), grid.step or 0.0
+        if rule.kind not in ("order", "share", "limit"):
+            return self.cells.grid(self.positions[rule.target]).round(value)
+        grid, base = self._coarse[rule.target], base_of(rule, batch)
         if rule.kind == "limit":
-            return self._at_limit(rule, cells, value, batch, rng)
-        if rule.kind == "share":
-            return np.where(value > base_of(rule, batch), value - step, value)
+            return _not_above(_highest(rule, batch), self._at_limit(rule, cells, value, batch, rng), grid)
         if rule.kind == "order":
-            base = base_of(rule, batch)
-            with np.errstate(invalid="ignore"):
-                short = rule.sign * (value - base) < 0
-            value = np.where(short, value + rule.sign * step, value)
+            of_sign = grid.mirrored if rule.sign > 0 else grid
+            value = -rule.sign * _not_above(-rule.sign * base, -rule.sign * value, of_sign)
             cells[:, self.positions[rule.gap]] = rule.sign * (value - base)
-        return value
+            return value
+        return _not_above(base, value, grid)
 
     def _leave_bound(self, rule: Rule, cells: FloatArray, rng: np.random.Generator) -> BoolArray:
         """Exchange shares of 1, where the limit is above the upper bound, with lower ones of others; which rows."""
@@ -484,17 +480,15 @@ class RuleBook:
     def _at_limit(
         self, rule: Rule, cells: FloatArray, value: FloatArray, batch: pa.RecordBatch, rng: np.random.Generator
     ) -> FloatArray:
-        """Values of a target that are not above its limit; those at the limit anywhere in its rounding, shape (n,)."""
-        heaps, grid = self._coarse[rule.target].heaps, replace(self._coarse[rule.target], heaps=None)
-        limit, highest, old = _sum(rule, batch), _highest(rule, batch), cells[:, self.positions[rule.target]]
-        step, value = grid.step or 0.0, grid.round(value)
+        """Values of a target; those at their limit anywhere in its rounding, shape (n_rows,)."""
+        grid, limit = replace(self._coarse[rule.target], heaps=None), _sum(rule, batch)
+        old, value = cells[:, self.positions[rule.target]], grid.round(value)
         if rule.slack:  # else the steps of rounded operands would be seen in the target
             there = (cells[:, self.positions[rule.gap]] == 1.0) & (limit < grid.high)
             drawn = grid.round(limit + rng.uniform(-rule.slack, rule.slack, len(cells)))
             value = np.where(there, np.where(np.abs(old - limit) <= rule.slack, old, drawn), value)
-            value = np.where(there & (value < limit - rule.slack), value + step, value)
-        value = np.where(value > highest, np.maximum(value - step, grid.low), value)
-        return value if heaps is None else nearest_heaps(value, heaps, highest)
+            value = np.where(there & (value < limit - rule.slack), value + (grid.step or 0.0), value)
+        return value
 
     def _clear_undefined(self, at: int, rule: Rule, cells: FloatArray, rng: np.random.Generator) -> BoolArray:
         """Exchange ratios over divisors of 0, in place, for nulls, if the original has these there; which rows."""
@@ -718,6 +712,13 @@ def _moved(before: FloatArray, after: FloatArray) -> IntArray:
         left = np.bincount(which.reshape(-1), signs, len(values))
         found[:, at] = np.count_nonzero(rows), np.abs(left).sum() / 2
     return found
+
+
+def _not_above(limit: FloatArray, values: FloatArray, grid: Grid) -> FloatArray:
+    """The nearest values on a grid that are not above a limit, shape (n_rows,)."""
+    found, step = replace(grid, heaps=None).round(values), grid.step or 0.0
+    found = np.where(found > limit, np.maximum(found - step, grid.low), found)
+    return found if grid.heaps is None else nearest_heaps(found, grid.heaps, limit)
 
 
 def _number_within(labels: IntArray) -> IntArray:

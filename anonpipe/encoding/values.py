@@ -244,6 +244,12 @@ class Grid:
         counts = np.clip(counts, *self._counts())
         return np.asarray(counts / inverse if by_division else counts * self.step) + 0.0
 
+    @property
+    def mirrored(self) -> Grid:
+        """That of the same values with the other sign."""
+        heaps = None if self.heaps is None else -self.heaps[::-1]
+        return Grid(self.step, -self.high, -self.low, -self.origin, heaps)
+
     def end(self, limit: float, inclusive: bool) -> float:
         """Where permissible values up to a limit, or below it, end: half a step above the last of them."""
         if self.step is None:
