@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -388,6 +389,32 @@ def test_a_follow_up_that_few_have_is_not_released(tmp_path):
 
 
 @pytest.mark.parametrize("handed_on", [False, True])
+def test_dates_of_months_and_a_closing_date_are_released(tmp_path):
+    """With and without rules all dates are firsts of a month, though rare months are among them."""
+    rng, rows, closing = np.random.default_rng(6), 1_500, np.datetime64("2012-01-01")
+    entry = np.datetime64("2001-01") + rng.integers(0, 120, rows)
+    seen = entry + rng.poisson(3.0, rows)
+    whole = (closing - entry.astype("datetime64[D]")).astype(int) / 30.4375
+    alive = rng.random(rows) < 0.5
+    months = np.floor(np.where(alive, whole, whole * rng.random(rows)))
+    dates = {name: pa.array(each.astype("datetime64[D]")) for name, each in (("entry", entry), ("seen", seen))}
+    table = pa.table(dates | {"months": months, "alive": alive})
+    columns = columns_of(seen="date", alive="binary", months="continuous", entry="date")
+    columns["alive"]["role"] = "key"
+    columns["months"] |= {"step": 1, "bounds": [0, None]}
+    columns["entry"]["bounds"] = ["2000-01-01", None]
+    for name, rules in (("with", ["entry + 30.4375 * months <= '2012-01-01'", "entry <= seen"]), ("without", [])):
+        gates = {"unchanged_record_rate": 1.0}
+        job = job_of(tmp_path / name, table, columns, rules, strata={"by": ["alive"]}, gates=gates)
+        outcome = small.run(job)
+        assert outcome.version, [check for check in outcome.verdict.lines if check.outcome == "failed"]
+        made = small.released(job).to_pandas()
+        assert all((pd.to_datetime(made[each]).dt.day == 1).all() for each in dates)
+        ends = pd.to_datetime(made["entry"]) + pd.to_timedelta(30.4375 * (made["months"] - 0.5), "D")
+        at_the_end = (ends <= closing) & (ends > closing - 35)
+        assert (ends.max() <= closing) == (name == "with") == (0.45 < at_the_end.mean() < 0.55)
+
+
 def test_shares_that_are_original_values_are_refused(tmp_path, monkeypatch, handed_on):
     """Each is the nearest original share; those of 0 and 1 are many, and recur in honest releases."""
     rng = np.random.default_rng(3)

@@ -363,7 +363,7 @@ class RuleBook:
         return ~np.isin(term * size + target, self._known[at][0] * size + self._known[at][1])
 
     @cached_property
-    def _coarse(self) -> dict[str, Grid]:
+    def coarse(self) -> dict[str, Grid]:
         """Of each target of an order, a share or a limit the grid that nearly all original records lie on."""
         targets = {self.rules[at].target: each for at, each in self.counts.targets.items()}
         grids = {name: self.cells.grid(self.positions[name]) for name in targets}
@@ -446,7 +446,7 @@ class RuleBook:
         """Values on the grid of the target, none beyond what its rule allows; differences follow, shape (n_rows,)."""
         if rule.kind not in ("order", "share", "limit"):
             return self.cells.grid(self.positions[rule.target]).round(value)
-        grid, base = self._coarse[rule.target], base_of(rule, batch)
+        grid, base = self.coarse[rule.target], base_of(rule, batch)
         if rule.kind == "limit":
             return _not_above(_highest(rule, batch), self._at_limit(rule, cells, value, batch, rng), grid)
         if rule.kind == "order":
@@ -481,7 +481,7 @@ class RuleBook:
         self, rule: Rule, cells: FloatArray, value: FloatArray, batch: pa.RecordBatch, rng: np.random.Generator
     ) -> FloatArray:
         """Values of a target; those at their limit anywhere in its rounding, shape (n_rows,)."""
-        grid, limit = replace(self._coarse[rule.target], heaps=None), _sum(rule, batch)
+        grid, limit = replace(self.coarse[rule.target], heaps=None), _sum(rule, batch)
         old, value = cells[:, self.positions[rule.target]], grid.round(value)
         if rule.slack:  # else the steps of rounded operands would be seen in the target
             there = (cells[:, self.positions[rule.gap]] == 1.0) & (limit < grid.high)

@@ -244,6 +244,14 @@ class Grid:
         counts = np.clip(counts, *self._counts())
         return np.asarray(counts / inverse if by_division else counts * self.step) + 0.0
 
+    def scaled(self, values: FloatArray) -> FloatArray:
+        """Values from the origin, and those of heaps as their places among them."""
+        if self.heaps is None:
+            return values - self.origin
+        beyond = np.minimum(values - self.heaps[0], 0.0) + np.maximum(values - self.heaps[-1], 0.0)
+        place = np.interp(values, self.heaps, np.arange(len(self.heaps), dtype=np.float64))
+        return np.asarray(place + beyond / np.median(np.diff(self.heaps)))
+
     @property
     def mirrored(self) -> Grid:
         """That of the same values with the other sign."""

@@ -22,7 +22,7 @@ from anonpipe.encoding.rules import RuleBook, RuleCounts, absent_by_category
 from anonpipe.encoding.scan import SCAN_RECORDS, Scan
 from anonpipe.encoding.scores import Draws, Scores
 from anonpipe.encoding.shares import RoundedColumns, Rounding
-from anonpipe.encoding.values import with_nullable_types
+from anonpipe.encoding.values import Grid, with_nullable_types
 from anonpipe.encoding.weights import Replicates, SamplingWeight
 from anonpipe.job.csv_format import CsvFormat
 from anonpipe.job.model import Job, parse_job
@@ -242,6 +242,15 @@ class Fitted:
         blocks = {block.name: (block.start, block.stop) for block in self.features.numbers}
         blocks |= {block.name: (block.start, block.stop) for block in self.features.categories}
         return RuleBook(self.job.parsed_rules, self.cells, self.rule_counts, self.min_rows, blocks)
+
+    def grid(self, name: str) -> Grid:
+        """The values that a released number may take, with steps and heaps of the original."""
+        position = self.cells.names.index(name)
+        scored = {} if self.scores is None else self.scores.by_position()
+        if position in scored:
+            return scored[position].grid
+        coarse = {} if self.rules is None else self.rules.coarse
+        return coarse.get(name) or self.cells.grid(position)
 
     @cached_property
     def weight(self) -> SamplingWeight | None:

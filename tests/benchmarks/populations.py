@@ -119,6 +119,31 @@ def followed(rows, rng):
     return Population(frame, columns, rules, checks, models, ("stage", "days"), more=more)
 
 
+def monthly(rows, rng):
+    """The same where months alone are known: dates on the 15th, whole months of follow-up, strata by stage, too."""
+    frame = followed(rows, rng).frame
+    month = frame["diagnosis"].to_numpy().astype("datetime64[M]")
+    known = month.astype("datetime64[D]") + 14
+    frame["diagnosis"] = known.astype("datetime64[s]")
+    treated = (month + rng.poisson(2.0, rows)).astype("datetime64[D]") + 14
+    frame.insert(4, "treated", treated.astype("datetime64[s]"))
+    left = (18_627 - known.astype(int)) / 30.4375
+    frame["months"] = np.floor(np.minimum(frame.pop("days") / 30.4375, left)).astype(int)
+    columns = {"age": {"kind": "integer"}, "stage": {"kind": "categorical", "role": "key"}, "sex": {"kind": "binary"}}
+    columns |= {name: {"kind": "date", "bounds": ["2000-01-01", None]} for name in ("diagnosis", "treated")}
+    columns["months"] = {"kind": "integer", "role": "survival_time", "bounds": [0, None]}
+    columns["status"] = {"kind": "binary", "role": "survival_status", "event": ["dead"]}
+    rules = ["diagnosis + 30.4375 * months <= '2020-12-31'", "diagnosis <= treated"]
+    checks = [
+        lambda t: t.diagnosis + pd.to_timedelta(30.4375 * (t.months - 0.5), "D") > pd.Timestamp("2020-12-31"),
+        lambda t: t.diagnosis > t.treated,
+        lambda t: (t.diagnosis.dt.day != 15) | (t.treated.dt.day != 15),
+    ]
+    models = ["months ~ age + C(stage) + C(sex)", "age ~ C(stage) + C(sex)"]
+    more = {"strata": {"by": ["status", "stage"]}}
+    return Population(frame, columns, rules, checks, models, ("stage", "months"), more=more)
+
+
 def claims(rows, rng):
     """Visits, and cost and days where there were some; births of women only."""
     sex, age = rng.choice(["f", "m"], rows), rng.integers(18, 90, rows)
@@ -225,8 +250,8 @@ def wide_table(rows, rng):
 
 
 POPULATIONS = {
-    "register": register, "followed": followed, "claims": claims, "schools": schools, "panel": panel,
-    "households": households, "wide": wide_table,
+    "register": register, "followed": followed, "monthly": monthly, "claims": claims, "schools": schools,
+    "panel": panel, "households": households, "wide": wide_table,
 }  # fmt: skip
 
 

@@ -2,10 +2,11 @@
 
     python -m tests.benchmarks.rules [table ...] [--rows 3000] [--without] [--units POPULATIONS]
 
-*register*: dates in order. *claims*: no cost without a visit, and the cost of a visit. *schools*: 36 columns of which
-six follow from others. *panel*: persons in up to four years. *households*: members, with weights by region. *wide*: 60
-columns. Each population is drawn once, so that all samples have its parameters: the original, the control, and another
-sample that is judged like the release (last line of each table).
+*register*: dates in order. *followed*: to a closing date; *monthly*: so, with dates of months. *claims*: no cost
+without a visit, and the cost of a visit. *schools*: 36 columns of which six follow from others. *panel*: persons in up
+to four years. *households*: members, with weights by region. *wide*: 60 columns. Each population is drawn once, so that
+all samples have its parameters: the original, the control, and another sample that is judged like the release (last
+line of each table).
 
 *Broken*: rows that break a rule. *Told*: area under the curve of gradient boosting that tells rows from the control,
 with differences, sums and ratios of the pairs that are most related; 0.5 is chance. *Outside*: coefficients beyond the

@@ -493,5 +493,12 @@ def test_values_of_fewer_than_k_records_are_no_heaps():
     assert far.tolist() == [10.0, 20.0, 50.0, 50.0, 900.0]  # tails stay where they are
 
 
+def test_places_among_heaps_ascend_beyond_their_ends():
+    grid = Grid(1.0, -np.inf, np.inf, heaps=np.array([0.0, 10.0, 30.0]))
+    assert grid.scaled(np.array([-30.0, 0.0, 5.0, 20.0, 30.0, 45.0])).tolist() == [-2.0, 0.0, 0.5, 1.5, 2.0, 3.0]
+    values = np.array([-9.0, 4.0, 29.0, np.nan])
+    assert np.array_equal(grid.mirrored.round(-values), -grid.round(values), equal_nan=True)
+
+
 def _grid():
     return Grid(1.0, -np.inf, np.inf)

@@ -283,8 +283,8 @@ def compare_values(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[str
 
 def _compare(fitted: Fitted, name: str, originals: Runs, released: Runs) -> Chances:
     fineness = _fineness(fitted, name, originals, released)
-    origin = fitted.cells.grid(fitted.cells.names.index(name)).origin
-    bounds = np.array([bound - origin for bound in fitted.job.columns[name].numeric_bounds if bound is not None])
+    ends = [bound for bound in fitted.job.columns[name].numeric_bounds if bound is not None]
+    bounds = fitted.grid(name).scaled(np.array(ends, dtype=np.float64))
     total = Chances.none()
     for values, rows, around in ranges(originals, released):
         rare = values[rows < fitted.job.k]
@@ -299,12 +299,11 @@ def _original(work: Work, fitted: Fitted, cut: Cut, name: str) -> Iterator[Float
     for chunk, counts in enumerate(cut.chunk_leaf_rows):
         if rows := sum(counts):
             cells = staged.read(chunk, 0, rows)
-            values = cells[:, position] - fitted.cells.grid(position).origin
+            values = fitted.grid(name).scaled(cells[:, position])
             yield _entries(values, 0.0 if fitted.unit is None else cells[:, len(fitted.cells.names)])
 
 
 def _released(work: Work, fitted: Fitted, cut: Cut, name: str) -> Iterator[FloatArray]:
-    origin = fitted.cells.grid(fitted.cells.names.index(name)).origin
     own = [rule for rule in fitted.job.parsed_rules if rule.gap and name in (rule.gap, rule.target)]
     for at in range(cut.files):
         parquet = pq.ParquetFile(work.staging.root / _file_name(work, cut, at))
@@ -312,7 +311,7 @@ def _released(work: Work, fitted: Fitted, cut: Cut, name: str) -> Iterator[Float
             values = numbers(with_differences(batch, own).column(name))
             if own and name == own[0].target:  # equal to the column before, which is compared on its own step
                 values[values == base_of(own[0], batch)] = np.nan
-            yield _entries(values - origin)
+            yield _entries(fitted.grid(name).scaled(values))
 
 
 def _entries(values: FloatArray, units: FloatArray | float = 0.0) -> FloatArray:
@@ -352,9 +351,10 @@ def _write_runs(parts: Iterator[FloatArray], folder: Path, stem: str) -> Runs:
 
 
 def _fineness(fitted: Fitted, name: str, originals: Runs, released: Runs) -> Fineness:
-    scanned, position = fitted.scan.columns[name], fitted.cells.names.index(name)
-    step = fitted.cells.grid(position).step or 0.0
-    kind = fitted.cells.schema.field(name).type
+    scanned, lattice = fitted.scan.columns[name], fitted.grid(name)
+    if lattice.heaps is not None:  # values are places among them
+        return Fineness(float(len(lattice.heaps)), grid=1.0)
+    step, kind = lattice.step or 0.0, fitted.cells.schema.field(name).type
     relative = float(np.finfo(np.float32).eps) if pa.types.is_float32(kind) else 0.0
     relative = float(np.finfo(np.float16).eps) if pa.types.is_float16(kind) else relative
     grid = coarsest_grid(lambda: [np.asarray(run["value"]) for run in originals], step, relative)
