@@ -20,6 +20,7 @@ from anonpipe.methods.synthesis import METHODS as SYNTHESIZERS
 from anonpipe.methods.synthesis import synthesize
 from anonpipe.moments import GroupedMoments
 from anonpipe.verify import catalogue
+from tests.benchmarks.mutations import MUTANTS
 from tests.in_memory import run_steps
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -94,3 +95,10 @@ def test_the_gate_is_one_that_a_job_can_set():
     assert kind.key == "risk.unchanged_values" and kind.gate.needs == ("risk",) and kind.remedy
     measure = module("risk").MEASURE
     assert kind.gate.figures == measure.keys and kind.gate.unmeasured == f"unmeasured.{measure.key}"
+
+
+def test_faults_of_the_mutation_benchmark_are_of_this_code():
+    places = {
+        each.name: (ROOT / "anonpipe" / each.file).read_text(encoding="utf-8").count(each.right) for each in MUTANTS
+    }
+    assert len(places) == len(MUTANTS) > 10 and set(places.values()) == {1}
