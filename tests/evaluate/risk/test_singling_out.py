@@ -200,6 +200,15 @@ def test_few_predicates_are_no_proof():
     assert (nobody.risk.value, nobody.risk.high) == (0.0, 0.0)
 
 
+def test_predicates_on_one_released_record_are_one_attack():
+    """Forty predicates on one outlier, which is in the original, and sixty on others, which are not."""
+    outlier, others = np.zeros(40, dtype=np.int64), np.arange(1, 61)
+    rows, found = np.append(outlier, others), np.append(outlier + 1, 0 * others)
+    once, none = Matches(np.ones(100, dtype=np.int64), rows), Matches(np.zeros(100, dtype=np.int64), rows)
+    each = singling_out(PredicateMatches(once, Matches(found, rows), none, 1_000, 50, 500))
+    assert each.attacks == 61 and each.attack.value == pytest.approx(1 / 61)
+
+
 @given(st.integers(0, 30), st.integers(31, 300))
 @settings(max_examples=40, deadline=None)
 def test_equal_weights_have_the_exact_interval_of_a_rare_success(successes, trials):
