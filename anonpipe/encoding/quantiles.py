@@ -435,8 +435,8 @@ def coarsened(grid: Grid, found: Radix, k: int, dates: bool = False) -> Grid:
     found = found.moved(np.zeros(int(found.places.max(initial=0)) + 1, dtype=np.int64))  # the whole table
     often = found.exact & (found.counts >= k)  # what fewer have decides nothing
     values = found.smallest[often & (found.smallest >= grid.low) & (found.smallest <= grid.high)]
-    if dates and found.total >= k and (heaps := _of_months(found, grid)) is not None:
-        return replace(grid, heaps=heaps)
+    if dates and found.total >= k and (heaps := _of_months(found, often, grid)) is not None:
+        return replace(grid, heaps=np.union1d(heaps, values))
     gaps = np.diff(values)
     if grid.step and len(values) > FEW_VALUES and (times := np.gcd.reduce(np.rint(gaps / grid.step).astype(int))) > 1:
         step = float(times * grid.step)
@@ -448,20 +448,23 @@ def coarsened(grid: Grid, found: Radix, k: int, dates: bool = False) -> Grid:
     return replace(grid, heaps=values) if heaped and np.median(gaps) > 1.5 * (grid.step or 0.0) else grid
 
 
-def _of_months(found: Radix, grid: Grid) -> FloatArray | None:
-    """The same day of all months, quarters or years, or their last one, if nearly all dates are on it; else None."""
+def _of_months(found: Radix, often: BoolArray, grid: Grid) -> FloatArray | None:
+    """The same day of all months, quarters or years, or their last one, if nearly all dates are on it; else None.
+
+    Few of k records may be others, such as the day on which a study ended; shape of `often`: (n_bins,).
+    """
     days = np.floor(found.smallest).astype(np.int64)
     whole = found.exact & (days == found.smallest)
     for later in (0, 1):  # days are counted from the first of their month, or of the next one
         months = days.astype("datetime64[D]").astype("datetime64[M]").astype(np.int64) + later
         day = days - _first_days(months)
         most = _commonest(day, found)
-        on = whole & (day == most)
-        if (later == 0 and most > _IN_EVERY_MONTH) or not _nearly_all(on, found):
+        on, others = whole & (day == most), often & (day != most)
+        if (later == 0 and most > _IN_EVERY_MONTH) or on.sum() < 3 or others.sum() > FEW_VALUES:
             continue
         for apart in (12, 6, 3, 2, 1):
             residue = _commonest(months % apart, found)
-            if _nearly_all(on & (months % apart == residue), found):
+            if _nearly_all((on & (months % apart == residue)) | others, found):
                 low, high = max(grid.low, days[0] - _CENTURY), min(grid.high, days[-1] + _CENTURY)
                 ends = np.array([low, high]).astype("datetime64[D]").astype("datetime64[M]").astype(np.int64)
                 every = np.arange(ends[0] // apart * apart + residue, ends[1] + 2, apart)

@@ -142,14 +142,19 @@ def build_view(
     as_probabilities: Collection[str] = (),
     scores: Scores | None = None,
     restored: Collection[int] = (),
+    limited: Mapping[str, str] | None = None,
 ) -> ReleaseView:
-    """Choose the variables of a table; an ordinal counts as a number and by its categories."""
+    """Choose the variables of a table; an ordinal counts as a number and by its categories.
+
+    `limited`: columns with a limit, of which the share that is masked in their place is none of the variables.
+    """
+    limited = limited or {}
     variables: list[Variable] = []
     released = {} if scores is None else {at: each.released_moments for at, each in scores.by_position().items()}
     for position, (name, column) in enumerate(columns.items()):
-        if column.role is Role.SAMPLING_WEIGHT:  # has checks of its own
+        if column.role is Role.SAMPLING_WEIGHT or name in limited.values():  # the first has checks of its own
             continue
-        synthesized = column.encoded
+        synthesized = column.encoded or name in limited
         first = len(variables)
         if name not in counts or (column.kind is Kind.ORDINAL and synthesized):
             by_logarithm = column.offset is not None
@@ -169,7 +174,7 @@ def build_view(
         dummies = synthesized and column.kind is not Kind.ORDINAL  # whose number is limited already
         if name in counts and (dummies or len(counts[name]) <= _MOST_CATEGORIES):
             variables.extend(_indicators(name, position, counts[name], synthesized, name in as_probabilities))
-        if column.role is Role.DERIVED:
+        if column.role is Role.DERIVED and name not in limited:
             variables[first:] = [replace(each, derived=True) for each in variables[first:]]
     return ReleaseView(tuple(variables), scores)
 

@@ -481,6 +481,8 @@ def test_dates_of_months_stay_on_their_day(dates, first, apart, rows):
     values[0] = first
     heaps = coarsened(_DAYS, Radix.of(values), 5, dates=True).heaps
     assert np.isin(dates, heaps).all() and len(heaps[(heaps >= dates[0]) & (heaps <= dates[-1])]) == apart
+    ended = np.append(values, np.full(rows // 2, 14_321.0))
+    assert coarsened(_DAYS, Radix.of(ended), 5, dates=True).heaps.tolist() == sorted([*heaps, 14_321.0])
     anywhere = rng.integers(7_500, 14_000, rows).astype(float)
     assert coarsened(_DAYS, Radix.of(anywhere), 5, dates=True).heaps is None
 

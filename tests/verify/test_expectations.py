@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from anonpipe.columns import Column
+from anonpipe.columns import Column, Role
 from anonpipe.methods.masking import RecordsAndDraws
 from anonpipe.verify.catalogue import Outcome
 from anonpipe.verify.expectations import KeptGroups, build_view
@@ -25,6 +25,15 @@ COUNTS = {
     "code": np.full(60, 1),
 }
 VIEW = build_view(COLUMNS, {"age": 50.0, "stage": 1.0}, {"age": 10.0, "stage": 0.5}, COUNTS)
+
+
+def test_a_column_with_a_limit_is_judged_and_not_its_share():
+    columns = {name: Column(kind="integer") for name in ("share", "entry", "total")}
+    columns |= {name: columns[name].model_copy(update={"role": Role.DERIVED}) for name in ("entry", "total")}
+    own = dict.fromkeys(columns, 1.0)
+    view = build_view(columns, own, own, {}, limited={"entry": "share"})
+    assert [each.column for each in view.variables] == ["entry", "total"]
+    assert view.synthesized.tolist() == [True, False] and view.derived.tolist() == [False, True]
 
 
 def test_variables_are_columns_and_positions_never_values():
