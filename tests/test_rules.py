@@ -25,7 +25,7 @@ from anonpipe.report import report_of_release
 from anonpipe.report.words import columns
 from anonpipe.storage import release
 from tests import runs, small
-from tests.encoding.test_rules import CLOSING, COLUMNS, RULES, table_of
+from tests.encoding.test_rules import CLOSING, COLUMNS, RULES, assert_kept, book_of, kept, shuffled, table_of
 from tests.naive import rules as naive
 
 pytestmark = pytest.mark.secret("5e" * 32)
@@ -151,6 +151,18 @@ def test_a_rule_is_read_or_refused_with_one_message(rules, told):
         parse_job(content)
     lines = str(caught.value).splitlines()
     assert len(lines) == 2 and told in lines[1]
+
+
+def test_a_chain_of_many_columns_is_read_and_kept():
+    """As of dates of many rows side by side: paths through such a chain are too many to walk."""
+    rng, names = np.random.default_rng(0), [f"d{at}" for at in range(60)]
+    table = pa.table(dict(zip(names, np.cumsum(rng.poisson(2.0, (60, 50)), axis=0), strict=True)))
+    book, cells, declared = book_of(table, {name: {"kind": "integer"} for name in names}, [" <= ".join(names)])
+    result = kept(book, shuffled(cells))
+    assert_kept(book, declared, table, result.cells)
+    assert book.roots("d59") == ["d59 - d58"] and len(book.behind("d59")) == 60
+    with pytest.raises(ValueError, match="circle"):
+        parse_rules([" <= ".join(names), "d0 = d59 + 1"], declared)
 
 
 def test_rules_and_what_they_add_survive_writing_the_job():

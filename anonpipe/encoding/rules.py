@@ -383,6 +383,19 @@ class RuleBook:
             left = [each for each in left if each not in ready]
         return found
 
+    @cached_property
+    def _masked_behind(self) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+        """Of each column the masked columns that decide it, and all that it depends on."""
+        roots = {name: [name] for name, column in self.columns.items() if column.role is Role.MASKED}
+        behind = dict(roots)
+        for _, rule in self._derived:
+            terms = [name for name, _ in rule.terms]
+            of_terms = dict.fromkeys(root for name in terms for root in roots.get(name, []))
+            roots[rule.target] = [rule.gap] if rule.gap else list(of_terms)
+            further = (each for name in terms for each in behind.get(name, []))
+            behind[rule.target] = list(dict.fromkeys([*roots[rule.target], *further]))
+        return roots, behind
+
     def derive(self, cells: FloatArray, rng: np.random.Generator) -> IntArray:
         """Compute derived columns in place; returns the rows of each rule that were brought inside bounds."""
         moved = np.zeros((len(self.rules), len(cells)), dtype=np.bool_)
@@ -531,23 +544,13 @@ class RuleBook:
         pairs = rule.kind in ("lookup", "pairs")
         return self._is_unknown_pair(at, rule, batch) if pairs else is_broken(rule, batch, self.columns)
 
-    @cached_property
-    def _deriving(self) -> dict[str, Rule]:
-        """Of each derived column its rule."""
-        return {rule.target: rule for rule in self.rules if rule.derives}
-
     def roots(self, name: str) -> list[str]:
         """The masked columns that decide a column: of a derived one the difference, or the operands."""
-        by = self._deriving.get(name)
-        if by is None:
-            return [name] if self.columns[name].role is Role.MASKED else []
-        return [by.gap] if by.gap else [root for term, _ in by.terms for root in self.roots(term)]
+        return self._masked_behind[0].get(name, [])
 
     def behind(self, name: str) -> list[str]:
         """All masked columns that a column depends on."""
-        by = self._deriving.get(name)
-        terms = [] if by is None else [root for term, _ in by.terms for root in self.behind(term)]
-        return [*self.roots(name), *terms]
+        return self._masked_behind[1].get(name, [])
 
     def only(self, test: Comparison) -> float | None:
         """The cell of the only value that meets a test; None where there are several."""

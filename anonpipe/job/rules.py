@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from difflib import get_close_matches
+from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING, Any
 
 from anonpipe.columns import Column, Comparison, Kind, Role, Rule, RuleFactor, Scalar
@@ -49,8 +50,11 @@ def parse_rules(texts: Sequence[str], columns: Mapping[str, Column]) -> tuple[Ru
             )
         if rule.derives:
             derived[rule.target] = rule
-    for rule in derived.values():
-        _refuse_cycle(rule, derived, (rule.target,))
+    try:
+        TopologicalSorter({name: [term for term, _ in rule.terms] for name, rule in derived.items()}).prepare()
+    except CycleError as error:
+        circle = " from ".join(reversed(error.args[1]))
+        raise ValueError(f"rules derive {circle}, which is a circle; remove one of them") from None
     return tuple(rules)
 
 
@@ -137,14 +141,6 @@ def check_counts(rules: Sequence[Rule], counts: RuleCounts, k: int) -> None:
 
 
 _NULLS = " (where an operand is null or a divisor is 0, the result must be null, and nowhere else)"
-
-
-def _refuse_cycle(rule: Rule, derived: Mapping[str, Rule], path: tuple[str, ...]) -> None:
-    for name, _ in rule.terms:
-        if name in path:
-            raise ValueError(f"rules derive {' from '.join([*path, name])}, which is a circle; remove one of them")
-        if name in derived:
-            _refuse_cycle(derived[name], derived, (*path, name))
 
 
 # --- Texts to rules

@@ -333,7 +333,7 @@ def linked(records: pa.Table, fitted: Fitted, layout: UnitLayout) -> Linked:
     record, unit = np.concatenate(parts, axis=1)
     starts, order = np.flatnonzero(np.diff(unit, prepend=-1)), None
     if (name := layout.order) in layout.of_row:
-        grid = fitted.cells.grid(fitted.cells.names.index(name))
+        grid = fitted.grid(name)
         own, gap = (numbers_of(records, each)[record] for each in (name, gap_name(name)))
         order = from_numbers(grid.round(_order_of(own, gap, starts, unit)), fitted.schema.field(name), grid.step)
     return Linked(record, record[starts][unit], unit, order)
