@@ -31,6 +31,7 @@ from anonpipe.propose.method_choice import FEW_RECORDS, MethodChoice, choose_met
 from anonpipe.propose.names import FEWEST_OTHERS, codes_for_unknown, names_weight, quoted
 from anonpipe.propose.profile import SAMPLE_ROWS, declared_order, look_at, sample_of
 from anonpipe.propose.propose import propose_job
+from anonpipe.propose.rules import computed_rules, propose_rules
 from anonpipe.source import check_types, open_source
 from tests import small
 from tests.benchmarks.survey_design import survey as survey_of_units
@@ -852,9 +853,26 @@ def test_one_of_two_dates_goes_where_the_time_between_is_there(unit: str, length
     begin = rng.integers(0, 5_000, 800)
     days = rng.integers(0, 5_000, 800)
     table = pa.table({"out": _dates(begin + days), "in": _dates(begin), "stay": rounding(days / length)})
-    assert derived(look_at(table)) == {"out": f'follows from "in" and "stay", the {unit} between'}
+    dropped = {"out": f'follows from "in" and "stay", the {unit} between'}
+    assert derived(look_at(table)) == (dropped if unit != "days" else {})  # of days a rule computes it
     other = table.set_column(2, "stay", pa.array(rng.permutation(table["stay"].to_numpy())))
     assert derived(look_at(other)) == {}
+
+
+def test_order_to_a_date_that_a_rule_computes_is_proposed() -> None:
+    rng = np.random.default_rng(8)
+    begin, days, after = rng.integers(0, 5_000, 800), rng.integers(100, 300, 800), rng.integers(0, 90, 800)
+    seen = begin + rng.integers(1, 90, 800)
+    dates = {"seen": seen, "birth_date": begin + days, "home": begin + days + after}
+    table = pa.table({"period": _dates(begin), "days": days} | {name: _dates(day) for name, day in dates.items()})
+    looks = look_at(table)
+    guesses = guess(looks)
+    found = propose_rules(looks, guesses, computed_rules(looks, guesses))
+    assert [rule.text for rule in found if rule.active] == [
+        "birth_date = period + days",
+        "period <= seen",
+        "birth_date <= home",
+    ]
 
 
 def test_a_date_of_birth_goes_before_any_other_date() -> None:

@@ -181,6 +181,7 @@ def _intervals(looks: list[Look]) -> Iterator[tuple[str, str]]:
     spans = [look for look in looks if look.numbers is not None and not look.date and look.distinct > FEW_CODES]
     pairs = combinations(dates, 2)
     triples = [found for pair in pairs for span in spans if (found := _between(span, *pair)) is not None]
+    triples = [triple for triple in triples if not _is_difference(*triple[:3])]
     uses = {date.name: sum(date.name in (triple[1].name, triple[2].name) for triple in triples) for date in dates}
     gone: set[str] = set()
     for span, begin, end, unit in sorted(triples, key=lambda triple: rank_of(triple[0].name, TIME_NAMES) is None):
@@ -201,6 +202,13 @@ def _between(span: Look, one: Look, other: Look) -> tuple[Look, Look, Look, str]
     if len(x) < max(ENOUGH_ROWS, span.filled / 2) or _unit(x, first, second) != unit:
         return None
     return (span, one, other, unit) if np.median(second - first) >= 0 else (span, other, one, unit)
+
+
+def _is_difference(span: Look, begin: Look, end: Look) -> bool:
+    """Whether a rule can compute the span of all rows, so that no date goes but one of birth."""
+    # A date that goes takes its order to other dates with it: births after the mother's discharge.
+    exact = np.array_equal(span.values, end.values - begin.values, equal_nan=True)
+    return exact and not has_word(begin.name, BIRTH_NAMES)
 
 
 def _unit(x: FloatArray, first: FloatArray, second: FloatArray) -> str | None:
