@@ -815,6 +815,15 @@ def test_a_difference_is_no_rounding_however_long_the_year(later, copy: bool, fo
         )
 
 
+@pytest.mark.parametrize("shortest", [0, -1])
+def test_a_short_stay_in_a_long_register_is_kept_by_a_rule(shortest: int) -> None:
+    rng = np.random.default_rng(5)
+    begin = rng.integers(0, 7_300, 2_000)
+    end = begin + np.where(rng.random(2_000) < 0.01, shortest, rng.geometric(0.15, 2_000))
+    table = pa.table({"begin": _dates(begin), "end": pa.array(_dates(end), mask=rng.random(2_000) < 0.1)})
+    assert bool(derived(look_at(table))) == (shortest < 0)
+
+
 def test_a_shared_missing_code_makes_no_copy() -> None:
     rng = np.random.default_rng(6)
     absent = rng.random(2_000) < 0.2

@@ -41,8 +41,10 @@ def _copies(looks: list[Look]) -> Iterator[tuple[str, str]]:
     for one, other in combinations(sorted(numeric, key=lambda look: not look.date), 2):
         if one.name in gone or other.name in gone or not _same(one, other):
             continue
-        gone.add(other.name)
         apart = not _is_copy(*_together(one, other))
+        if apart and _is_order(one, other):
+            continue
+        gone.add(other.name)
         reason = _DIFFERENCE if apart else "a linear copy of {one}"
         yield other.name, reason.format(one=quoted(one.name), other=quoted(other.name))
 
@@ -70,6 +72,15 @@ def _is_copy(x: FloatArray, y: FloatArray) -> bool:
     rest = np.abs(y - x - np.median(y - x))
     steps = sum(float(np.diff(np.unique(values)).min()) for values in (x, y))
     return bool(np.quantile(rest, NEARLY_ALL) <= steps + 1e-6 * np.ptp(np.quantile(y, [0.25, 0.75])))
+
+
+def _is_order(one: Look, other: Look) -> bool:
+    """Whether one day is never before the other, nor there without it: a rule of their order keeps the difference."""
+    nulls = np.isnan([one.values, other.values]).astype(np.int8)
+    if not all(look.date and look.whole for look in (one, other)) or len(np.unique(nulls[0] - nulls[1])) > 2:
+        return False
+    first, second = _together(one, other)
+    return bool((first <= second).all() or (first >= second).all())
 
 
 def _line(x: FloatArray, y: FloatArray) -> bool:
