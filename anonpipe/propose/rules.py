@@ -245,9 +245,8 @@ def _products(looks: Sequence[Look], columns: Mapping[str, Column], masked: set[
     table = np.stack([look.values for look in numbers])
     steps = np.array([columns[look.name].resolution or 0.0 for look in numbers])
     spread, done = np.nanstd(table, axis=1), set[frozenset[int]]()
-    fees = {each.text.split(" -> ")[-1] for each in _lookups(looks, columns, masked)}  # no ratio gives them back exactly
-    possible = [look.name in masked and _name(look.name) not in fees for look in numbers]
-    fits = [each for each in _fits(table, steps) if possible[each[0]]]
+    fees = {each.text.split(" -> ")[-1] for each in _lookups(looks, columns, masked)}  # ratios give them only nearly
+    fits = [fit for fit in _fits(table, steps) if (name := numbers[fit[0]].name) in masked and _name(name) not in fees]
     for target, form, one, other, times in sorted(fits, key=lambda each: (steps[each[0]] / spread[each[0]], *each)):
         value, there = times * _of_two(table[one], table[other])[form], table[target]
         known = ~np.isnan(value) & ~np.isnan(there)
