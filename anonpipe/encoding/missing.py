@@ -56,7 +56,11 @@ def _line(cells: FloatArray, order: IntArray, starts: IntArray) -> IntArray:
 
 
 def fill_predicted(
-    cells: FloatArray, columns: Mapping[int, Sequence[int]], features: FloatArray, rng: np.random.Generator
+    cells: FloatArray,
+    columns: Mapping[int, Sequence[int]],
+    features: FloatArray,
+    rng: np.random.Generator,
+    categories: Mapping[int, Sequence[int]] | None = None,
 ) -> FloatArray:
     """Fill each missing number with a value of a record of which about the same is predicted; features (n_rows, width).
 
@@ -64,20 +68,32 @@ def fill_predicted(
     those without (predictive mean matching, Little 1988, doi:10.1080/07350015.1988.10509663), or those of the next run.
     So what the column has to do with the others stays. Columns are filled one after the other, from those that are
     known of a record or were filled before: values that are missing together keep their joint distribution. Sets of
-    known columns that few records have count as none.
+    known columns that few records have count as none, and so do `categories` that hardly any donor has.
     """
     filled, made = cells.copy(), features.copy()
     incomplete = [position for position in columns if 0 < np.isnan(cells[:, position]).sum() < len(cells)]
+    marks = [(np.isnan(cells[:, at]).astype(np.int64), own[1:]) for at, own in columns.items() if len(own) > 1]
+    coded = (categories or {}).items()
+    marks += [(np.unique(cells[:, at], return_inverse=True)[1].reshape(-1), own) for at, own in coded]
     for at, position in enumerate(incomplete):
         later = incomplete[at + 1 :]
         known = ~np.isnan(cells[:, position])
         for rows, known_later in _patterns(np.flatnonzero(~known), ~np.isnan(cells[:, later])):
             unknown = [columns[other][0] for other, there in zip(later, known_later, strict=True) if not there]
-            predicted = _predicted(cells[:, position], np.delete(made, [*columns[position], *unknown], axis=1), known)
+            strange = [each for codes, own in marks if _are_strange(codes, rows, known) for each in own]
+            others = np.delete(made, [*columns[position], *unknown, *strange], axis=1)
+            predicted = _predicted(cells[:, position], others, known)
             donors = _donors(predicted, known, rows, rng)
             filled[rows, position] = cells[donors, position]
             made[rows, columns[position][0]] = features[donors, columns[position][0]]
     return filled
+
+
+def _are_strange(codes: IntArray, rows: IntArray, known: BoolArray) -> bool:
+    """Whether many of some records have categories of which a known record would be the donor of too many."""
+    # As nulls of all that a person has no second row for: a prediction from the few that are null there is of those.
+    asked, there = (np.bincount(codes[of], minlength=codes.max() + 1) for of in (rows, known))
+    return bool(asked[DONORS * there < asked].sum() > _COMMON * len(rows))
 
 
 def _patterns(rows: IntArray, known: BoolArray) -> list[tuple[IntArray, BoolArray]]:
