@@ -125,8 +125,7 @@ def check_counts(rules: Sequence[Rule], counts: RuleCounts, k: int) -> None:
             remedy = f"write {turned!r}, which computes {begin!r} in its place, or if {begin} is not null then {turned}"
             remedy = {"ratio": "remove the rule", "limit": "give it an upper bound, too"}.get(rule.kind, remedy)
             problems.append(
-                f"rule {rule.text!r}: {plural(rows, 'row')} with {rule.target!r} and nothing it is computed from; "
-                + remedy
+                f"rule {rule.text!r}: {plural(rows, 'row')} with {rule.target!r} and none of its operands; {remedy}"
             )
         elif rule.kind == "condition" and met[same[at]] < k:
             problems.append(

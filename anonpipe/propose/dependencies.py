@@ -14,7 +14,6 @@ from anonpipe.propose.profile import FEW_CODES, MANY_CATEGORIES, Look
 from anonpipe.types import FloatArray, IntArray
 
 T = TypeVar("T")
-
 CLASS_ROWS = 10  # A class of a number has this many rows in its second largest category at least; less may be chance
 ENOUGH_ROWS = 20  # Fewer rows than this tell nothing about uniqueness or dependence
 THIN_ROWS = 1_000  # Rows of the first, quick look for a dependence
@@ -215,10 +214,8 @@ def _unit(first: FloatArray, second: FloatArray, x: FloatArray) -> str | None:
 def _dispensable(span: Look, begin: Look, end: Look, uses: dict[str, int]) -> Look:
     """The date to give up: a birth, the end of a survival time, else the one less often needed."""
     births = [date for date in (begin, end) if has_word(date.name, BIRTH_NAMES)]
-    if births:
-        return births[0]
-    if rank_of(span.name, TIME_NAMES) is not None:
-        return end
+    if births or rank_of(span.name, TIME_NAMES) is not None:
+        return [*births, end][0]
     if uses[begin.name] != uses[end.name]:
         return begin if uses[begin.name] < uses[end.name] else end
     first, last = _together(begin, end)

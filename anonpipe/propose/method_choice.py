@@ -11,7 +11,6 @@ import numpy as np
 
 from anonpipe.columns import Kind, Role
 from anonpipe.encoding.identifiers import Repeats, UnitColumn
-from anonpipe.errors import plural
 from anonpipe.evaluate.risk import (
     EffectiveDimension,
     effective_dimension,
@@ -263,7 +262,7 @@ def _nested(strata: Look, units: Look, rows: int) -> tuple[str, int, list[str]]:
     if short:
         doubts.append(f"{short:,} strata have fewer than {_FEWEST_PSUS} units: join strata in the input")
     if nulls:
-        doubts.append(f"{plural(nulls, 'row')} with a null in either: fill or drop them")
+        doubts.append(f"nulls in either, in {nulls:,} of the rows: fill or drop them")
     return said, int(min(map(_smaller_group, sampled))), doubts
 
 
