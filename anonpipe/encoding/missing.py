@@ -86,10 +86,10 @@ def fill_predicted(
 
 
 def _are_strange(marks: BoolArray, rows: IntArray, known: BoolArray) -> bool:
-    """Whether many of some records have a mark, or lack it, and a known record is the donor of too many of them."""
+    """Whether many of some records have a mark, or lack it, and few known ones, from which it would be predicted."""
     # As nulls of all that a person has no second row for: a prediction from the few that are null there is of those.
     asked, there = (np.stack([marks[of].sum(axis=0), (~marks[of]).sum(axis=0)]) for of in (rows, known))
-    return bool(((DONORS * there < asked) & (asked > _COMMON * len(rows))).any())
+    return bool(((there > 0) & (DONORS * there < asked) & (asked > _COMMON * len(rows))).any())
 
 
 def _patterns(rows: IntArray, known: BoolArray) -> list[tuple[IntArray, BoolArray]]:
