@@ -227,12 +227,10 @@ def test_rules_that_the_original_breaks_are_refused_with_counts(tmp_path, look):
     zeros = pc.sum(pc.equal(table["visits"], 0)).as_py()
     assert f"does not hold in {zeros:,} rows of the input" in str(caught.value)
     assert len(str(caught.value).splitlines()) == 1
-    with pytest.raises(InputError, match="rows have 'death' and nothing"):
+    with pytest.raises(InputError, match="rows with 'death' and none"):
         look(job_of(tmp_path, table, rules=["treated <= death"]))
     open_end = COLUMNS | {"entry": {"kind": "date", "bounds": ["2000-01-01", None]}}
-    with pytest.raises(
-        InputError, match="rows have 'entry' and nothing that it is computed from; give it an upper bound"
-    ):
+    with pytest.raises(InputError, match="rows with 'entry' and none of its operands; give it an upper bound"):
         look(job_of(tmp_path, table, open_end, RULES[-1:]))
     with pytest.raises(AnonpipeError, match="'visits'"):
         look(job_of(tmp_path, table, COLUMNS | {"visits": {"kind": "ordinal"}}, ["if visits == 'x' then cost == 0"]))
@@ -470,9 +468,9 @@ def test_a_masked_ratio_keeps_what_follows_from_it(tmp_path, more):
 @pytest.mark.parametrize(
     ("columns", "told"),
     [
-        ({"a": [1.0, -2.0, 3.0], "b": [1.0, 2.0, 3.0]}, "does not hold in 1 rows"),
+        ({"a": [1.0, -2.0, 3.0], "b": [1.0, 2.0, 3.0]}, "does not hold in 1 row of"),
         ({"a": [1.0, 2.0, 3.0], "b": [1.0, 0.0, 0.0]}, "does not hold in 2 rows"),
-        ({"a": [1.0, 2.0, 3.0], "b": [1.0, None, 3.0]}, "1 rows have 'a' and nothing that it is computed from; remove"),
+        ({"a": [1.0, 2.0, 3.0], "b": [1.0, None, 3.0]}, "1 row with 'a' and none of its operands; remove"),
         ({"a": [None, 0.0, 3.0], "b": [0.0, 0.0, 3.0]}, None),
     ],
 )

@@ -10,6 +10,8 @@ from anonpipe.kernels.compiled import kernel
 from anonpipe.kernels.points import block_order, largest_group
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
+Places = Mapping[int, Sequence[int]]  # Features of the column at each place among the cells
+
 _COMMON = 0.05  # Share of the records without a value from which on a set of known columns is looked at by itself
 DONORS = 20  # Records, those with missing values among them, that share their donors
 
@@ -56,7 +58,7 @@ def _line(cells: FloatArray, order: IntArray, starts: IntArray) -> IntArray:
 
 
 def fill_predicted(
-    cells: FloatArray, columns: Mapping[int, Sequence[int]], features: FloatArray, rng: np.random.Generator
+    cells: FloatArray, columns: Places, features: FloatArray, rng: np.random.Generator, dummies: Sequence[range] = ()
 ) -> FloatArray:
     """Fill each missing number with a value of a record of which about the same is predicted; features (n_rows, width).
 
@@ -64,20 +66,30 @@ def fill_predicted(
     those without (predictive mean matching, Little 1988, doi:10.1080/07350015.1988.10509663), or those of the next run.
     So what the column has to do with the others stays. Columns are filled one after the other, from those that are
     known of a record or were filled before: values that are missing together keep their joint distribution. Sets of
-    known columns that few records have count as none.
+    known columns that few records have count as none; so do nulls, and `dummies` of categories, that few donors have.
     """
     filled, made = cells.copy(), features.copy()
     incomplete = [position for position in columns if 0 < np.isnan(cells[:, position]).sum() < len(cells)]
+    marks = [*(list(own[1:]) for own in columns.values()), *map(list, dummies)]
     for at, position in enumerate(incomplete):
         later = incomplete[at + 1 :]
         known = ~np.isnan(cells[:, position])
         for rows, known_later in _patterns(np.flatnonzero(~known), ~np.isnan(cells[:, later])):
             unknown = [columns[other][0] for other, there in zip(later, known_later, strict=True) if not there]
-            predicted = _predicted(cells[:, position], np.delete(made, [*columns[position], *unknown], axis=1), known)
+            strange = [each for own in marks if _are_strange(features[:, own] > 0, rows, known) for each in own]
+            others = np.delete(made, [*columns[position], *unknown, *strange], axis=1)
+            predicted = _predicted(features[:, columns[position][0]], others, known)
             donors = _donors(predicted, known, rows, rng)
             filled[rows, position] = cells[donors, position]
             made[rows, columns[position][0]] = features[donors, columns[position][0]]
     return filled
+
+
+def _are_strange(marks: BoolArray, rows: IntArray, known: BoolArray) -> bool:
+    """Whether many of some records have a mark, or lack it, and few known ones, from which it would be predicted."""
+    # As nulls of all that a person has no second row for: a prediction from the few that are null there is of those.
+    asked, there = (np.stack([marks[of].sum(axis=0), (~marks[of]).sum(axis=0)]) for of in (rows, known))
+    return bool(((there > 0) & (DONORS * there < asked) & (asked > _COMMON * len(rows))).any())
 
 
 def _patterns(rows: IntArray, known: BoolArray) -> list[tuple[IntArray, BoolArray]]:

@@ -87,7 +87,7 @@ class Ranks:
     def sums(self, ranks: FloatArray) -> FloatArray:
         """The sum of the scores of the `ranks` lowest records, divided by the number of all records."""
         if self.hazards is None:
-            return -_density(ndtri(ranks / self.rows))
+            return np.asarray(-np.exp(-np.square(ndtri(ranks / self.rows)) / 2.0) / np.sqrt(2.0 * np.pi))  # the density
         of_bins = np.append(0.0, np.cumsum(self.hazards * np.diff(self.before)))
         return np.asarray(np.interp(ranks, self.before, of_bins) / self.rows)
 
@@ -120,10 +120,6 @@ class Ranks:
         rest = self.before[here + 1] - self.before[here] - self.at_low[here]
         begin = self.before[at] + np.where(inside & ~equal, self.at_low[here], 0.0)
         return at, equal, begin, np.where(equal, self.at_low[here], np.where(inside, rest, 0.0))
-
-
-def _density(score: FloatArray) -> FloatArray:
-    return np.asarray(np.exp(-np.square(score) / 2.0) / np.sqrt(2.0 * np.pi))
 
 
 # --- Survival times on the scale of the log cumulative hazard ---------------------------------------------------------

@@ -13,7 +13,7 @@ from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING, Any
 
 from anonpipe.columns import Column, Comparison, Kind, Role, Rule, RuleFactor, Scalar
-from anonpipe.errors import InputError
+from anonpipe.errors import InputError, plural
 from anonpipe.methods.masking import MASKERS
 
 if TYPE_CHECKING:
@@ -119,8 +119,8 @@ def check_counts(rules: Sequence[Rule], counts: RuleCounts, k: int) -> None:
     for at, rule in enumerate(rules):
         if broken := counts.broken_by(at, rule):
             problems.append(
-                f"rule {rule.text!r} does not hold in {broken:,} rows of the input; correct these rows, or remove the "
-                "rule" + _NULLS * (rule.kind in ("linear", "product"))
+                f"rule {rule.text!r} does not hold in {plural(broken, 'row')} of the input; correct that, or remove "
+                "the rule" + _NULLS * (rule.kind in ("linear", "product"))
             )
         elif rows := int(counts.without_operand[at]):
             other = " <= " if rule.sign < 0 or rule.kind == "share" else " >= "
@@ -129,7 +129,7 @@ def check_counts(rules: Sequence[Rule], counts: RuleCounts, k: int) -> None:
             remedy = f"write {turned!r}, which computes {begin!r} in its place, or if {begin} is not null then {turned}"
             remedy = {"ratio": "remove the rule", "limit": "give it an upper bound, too"}.get(rule.kind, remedy)
             problems.append(
-                f"rule {rule.text!r}: {rows:,} rows have {rule.target!r} and nothing that it is computed from; {remedy}"
+                f"rule {rule.text!r}: {plural(rows, 'row')} with {rule.target!r} and none of its operands; {remedy}"
             )
         elif rule.kind == "condition" and met[same[at]] < k:
             problems.append(

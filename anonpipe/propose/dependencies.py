@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, product
+from typing import TypeVar
 
 import numpy as np
 
-from anonpipe.propose.names import BIRTH_NAMES, SEEN_NAMES, STATUS_NAMES, TIME_NAMES, has_word, quoted, rank_of
+from anonpipe.propose.names import BIRTH_NAMES, REASONS, SEEN_NAMES, STATUS_NAMES, TIME_NAMES, has_word, quoted, rank_of
 from anonpipe.propose.profile import FEW_CODES, MANY_CATEGORIES, Look
 from anonpipe.types import FloatArray, IntArray
 
+T = TypeVar("T")
 CLASS_ROWS = 10  # A class of a number has this many rows in its second largest category at least; less may be chance
 ENOUGH_ROWS = 20  # Fewer rows than this tell nothing about uniqueness or dependence
 THIN_ROWS = 1_000  # Rows of the first, quick look for a dependence
@@ -39,26 +41,14 @@ def _copies(looks: list[Look]) -> Iterator[tuple[str, str]]:
     numeric = [look for look in looks if look.numbers is not None and look.distinct > 2]
     gone: set[str] = set()
     for one, other in combinations(sorted(numeric, key=lambda look: not look.date), 2):
-        if one.name in gone or other.name in gone or not _same(one, other):
+        if one.name in gone or other.name in gone or not _found(_line, one, other):
+            continue
+        apart = not _is_copy(*_together(one, other))
+        if apart and _is_order(one, other):
             continue
         gone.add(other.name)
-        apart = not _is_copy(*_together(one, other))
-        reason = _DIFFERENCE if apart else "a linear copy of {one}"
+        reason = REASONS["difference"] if apart else "a linear copy of {one}"
         yield other.name, reason.format(one=quoted(one.name), other=quoted(other.name))
-
-
-_DIFFERENCE = (
-    "CHECK: {one} and a small difference, which masks would not keep. If the difference matters, add {other} minus "
-    "{one} to the input as a column, in its unit"
-)
-
-
-def _same(one: Look, other: Look) -> bool:
-    """Whether a line joins the columns: for the bulk of the rows, not only by shared extreme codes."""
-    if not _line(*_together(_thin(one), _thin(other))):
-        return False
-    x, y = _together(one, other)
-    return len(x) >= max(ENOUGH_ROWS, other.filled / 2) and _line(x, y)
 
 
 def _is_copy(x: FloatArray, y: FloatArray) -> bool:
@@ -72,15 +62,29 @@ def _is_copy(x: FloatArray, y: FloatArray) -> bool:
     return bool(np.quantile(rest, NEARLY_ALL) <= steps + 1e-6 * np.ptp(np.quantile(y, [0.25, 0.75])))
 
 
+def _is_order(one: Look, other: Look) -> bool:
+    """Whether one day is never before the other, nor there without it: a rule of their order keeps the difference."""
+    nulls = np.isnan([one.values, other.values]).astype(np.int8)
+    one_way = np.ptp(nulls[0] - nulls[1]) < 2 and np.ptp(np.sign(np.subtract(*_together(one, other)))) < 2
+    return bool(one_way and all(look.date and look.whole for look in (one, other)))
+
+
 def _line(x: FloatArray, y: FloatArray) -> bool:
-    if len(x) < 2:
-        return False
     dx, dy = x - x.mean(), y - y.mean()
     xx, xy, yy = float(dx @ dx), float(dx @ dy), float(dy @ dy)
     if xx <= 0 or yy <= 0 or xy * xy <= SAME_CORRELATION**2 * xx * yy:
         return False
     low, high = np.quantile(y, [0.25, 0.75])
     return bool(np.median(np.abs(dy - dx * (xy / xx))) <= 0.01 * (high - low))
+
+
+def _found(test: Callable[..., T], *looks: Look, share: float = 0.5) -> T | None:
+    """What a test finds in few rows and then in all, without nulls, if these are enough of the last column's."""
+    few = _together(*map(_thin, looks))
+    if len(few[0]) < 2 or not test(*few):
+        return None
+    known = _together(*looks)
+    return test(*known) if len(known[0]) >= max(ENOUGH_ROWS, share * looks[-1].filled) else None
 
 
 def _thin(look: Look) -> Look:
@@ -99,20 +103,14 @@ def _date_parts(looks: list[Look]) -> Iterator[tuple[str, str]]:
     """Numbers that are the month, the day, the weekday or the quarter of a date (years are classes)."""
     dates = [look for look in looks if look.date]
     parts = [look for look in looks if look.numbers is not None and look.whole and not look.date]
-    for part in parts:
-        for date in dates:
-            if not _part(*_together(_thin(date), _thin(part))):
-                continue
-            days, values = _together(date, part)
-            known = len(days) >= max(ENOUGH_ROWS, NEARLY_ALL * part.filled)
-            if known and np.ptp(values) > 0 and (name := _part(days, values)):  # any constant is a part of one month
-                yield part.name, f"the {name} of {quoted(date.name)}"
-                break
+    for part, date in product(parts, dates):
+        if name := _found(_part, date, part, share=NEARLY_ALL):
+            yield part.name, REASONS["part"].format(part=name, date=quoted(date.name))
 
 
 def _part(days: FloatArray, values: FloatArray) -> str:
     """Which part of the dates the values are, counted from any number; empty if none."""
-    if len(days) < 2:
+    if np.ptp(values) == 0:  # any constant is a part of one month
         return ""
     stamps = np.floor(days).astype("datetime64[D]")
     months = stamps.astype("datetime64[M]").astype(np.int64)
@@ -194,19 +192,17 @@ def _intervals(looks: list[Look]) -> Iterator[tuple[str, str]]:
 
 def _between(span: Look, one: Look, other: Look) -> tuple[Look, Look, Look, str] | None:
     """The span, the ends in order, and the unit, if it is the time between two dates, to rounding."""
-    unit = _unit(*_together(_thin(span), _thin(one), _thin(other)))
-    if unit is None:
+    if (unit := _found(_unit, one, other, span)) is None:
         return None
-    x, first, second = _together(span, one, other)
-    if len(x) < max(ENOUGH_ROWS, span.filled / 2) or _unit(x, first, second) != unit:
-        return None
-    return (span, one, other, unit) if np.median(second - first) >= 0 else (span, other, one, unit)
+    first, second, _ = _together(one, other, span)
+    begin, end = (one, other) if np.median(second - first) >= 0 else (other, one)
+    # Days that a rule computes are no reason: a date that goes takes its order to others with it. Births go anyway.
+    ruled = np.array_equal(span.values, end.values - begin.values, equal_nan=True)
+    return None if ruled and not has_word(begin.name, BIRTH_NAMES) else (span, begin, end, unit)
 
 
-def _unit(x: FloatArray, first: FloatArray, second: FloatArray) -> str | None:
+def _unit(first: FloatArray, second: FloatArray, x: FloatArray) -> str | None:
     """The unit in which `x` is the time between two days, however rounded; None where it is none."""
-    if len(x) < 2:
-        return None
     for unit, length in DAYS_IN.items():
         rest = x - np.abs(second - first) / length
         low, high = np.quantile(rest, [0.005, 0.995])
@@ -218,10 +214,8 @@ def _unit(x: FloatArray, first: FloatArray, second: FloatArray) -> str | None:
 def _dispensable(span: Look, begin: Look, end: Look, uses: dict[str, int]) -> Look:
     """The date to give up: a birth, the end of a survival time, else the one less often needed."""
     births = [date for date in (begin, end) if has_word(date.name, BIRTH_NAMES)]
-    if births:
-        return births[0]
-    if rank_of(span.name, TIME_NAMES) is not None:
-        return end
+    if births or rank_of(span.name, TIME_NAMES) is not None:
+        return [*births, end][0]
     if uses[begin.name] != uses[end.name]:
         return begin if uses[begin.name] < uses[end.name] else end
     first, last = _together(begin, end)
@@ -233,11 +227,11 @@ def _ages(looks: list[Look]) -> Iterator[tuple[str, str]]:
     whole = [look for look in looks if look.whole and not look.date and look.distinct > FEW_CODES]
     for date in (look for look in looks if look.date):
         for one, other in combinations(whole, 2):
-            if _is_year(*_together(*map(_thin, (date, one, other)))) and _is_year(*_together(date, one, other)):
+            if _found(_is_year, date, one, other, share=0.0):
                 age, birth = sorted((one, other), key=lambda look: float(np.nanmedian(look.values)))
                 yield age.name, f"the year of {quoted(date.name)} less {quoted(birth.name)}"
 
 
 def _is_year(days: FloatArray, one: FloatArray, other: FloatArray) -> bool:
     years = np.floor(days).astype("datetime64[D]").astype("datetime64[Y]").astype(np.int64) + 1970
-    return len(days) >= ENOUGH_ROWS and bool(np.ptp(years) > 0 and (years == one + other).all())
+    return bool(np.ptp(years) > 0 and (years == one + other).all())

@@ -262,7 +262,7 @@ def _nested(strata: Look, units: Look, rows: int) -> tuple[str, int, list[str]]:
     if short:
         doubts.append(f"{short:,} strata have fewer than {_FEWEST_PSUS} units: join strata in the input")
     if nulls:
-        doubts.append(f"{nulls:,} rows have a null in either: fill or drop them")
+        doubts.append(f"nulls in either, in {nulls:,} of the rows: fill or drop them")
     return said, int(min(map(_smaller_group, sampled))), doubts
 
 

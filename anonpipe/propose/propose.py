@@ -188,8 +188,8 @@ def _step(look: Look, guessed: Guess) -> dict[str, Any]:
     if guessed.kind is Kind.INTEGER:
         step, tens = large_step(look.numbers)
         return {"step": step, "tens": tens if step is None and tens >= MOSTLY_STEPPED else 0.0}
-    floats = pa.types.is_floating(plain_type(look.type))
-    if not floats or guessed.kind is not Kind.CONTINUOUS:
+    fractions = pa.types.is_floating(plain_type(look.type)) or pa.types.is_decimal(plain_type(look.type))
+    if not fractions or guessed.kind is not Kind.CONTINUOUS:
         return {}
     return {"step": common_step(look.numbers, single=plain_type(look.type) == pa.float32())}
 

@@ -245,7 +245,8 @@ def _products(looks: Sequence[Look], columns: Mapping[str, Column], masked: set[
     table = np.stack([look.values for look in numbers])
     steps = np.array([columns[look.name].resolution or 0.0 for look in numbers])
     spread, done = np.nanstd(table, axis=1), set[frozenset[int]]()
-    fits = [each for each in _fits(table, steps) if numbers[each[0]].name in masked]
+    fees = {each.text.split(" -> ")[-1] for each in _lookups(looks, columns, masked)}  # ratios give them only nearly
+    fits = [fit for fit in _fits(table, steps) if (name := numbers[fit[0]].name) in masked and _name(name) not in fees]
     for target, form, one, other, times in sorted(fits, key=lambda each: (steps[each[0]] / spread[each[0]], *each)):
         value, there = times * _of_two(table[one], table[other])[form], table[target]
         known = ~np.isnan(value) & ~np.isnan(there)
@@ -310,12 +311,12 @@ def _allowed(step: float | FloatArray, values: FloatArray) -> FloatArray:
 
 
 def _lookups(looks: Sequence[Look], columns: Mapping[str, Column], masked: set[str]) -> Iterator[Proposed]:
-    """Categories that are a function of a finer one."""
+    """Categories that are a function of a finer one, and numbers, such as fees, that are one of a category."""
     coded = [look for look in looks if columns[look.name].kind.coded and 2 <= look.distinct <= 5 * MANY_CATEGORIES]
-    for target in sorted(coded, key=lambda look: -look.distinct):
-        if target.name not in masked:
+    for target in sorted(looks, key=lambda look: -look.distinct):
+        if target.name not in masked or target.date:
             continue
-        finer = [look for look in coded if look.distinct > target.distinct]
+        finer = [look for look in coded if look.distinct >= target.distinct + columns[target.name].kind.coded]
         for source in sorted(finer, key=lambda look: look.distinct):
             if _follows(source, target):
                 yield Proposed(f"{_name(source.name)} -> {_name(target.name)}", 1.0, True)
@@ -410,10 +411,10 @@ def _in_order(first: FloatArray, second: FloatArray) -> float:
 def _chain(chain: Sequence[Look]) -> Iterator[Proposed]:
     """The dates in their order, as one chain where each that is there has one before it."""
     first, *later = (~np.isnan(look.values) for look in chain)
-    if any((there & ~first).any() for there in later):
-        yield from (_order_text(one, other, 1.0) for one, other in pairwise(chain))
-    else:
+    if whole := not any((there & ~first).any() for there in later):
         yield Proposed(" <= ".join(_name(look.name) for look in chain), 1.0, True)
+    orders = (_order_text(one, other, 1.0) for one, other in pairwise(chain))  # of the chain, should it not fit
+    yield from (order for order in orders if order.active or not whole)
 
 
 def _order_text(one: Look, other: Look, share: float, counts: Collection[str] = ()) -> Proposed:

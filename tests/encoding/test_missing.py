@@ -111,3 +111,31 @@ def test_records_in_the_order_of_a_column_give_all_of_its_values():
     features = np.stack([cells[:, 0], np.nan_to_num(cells[:, 1]), np.where(np.isnan(cells[:, 1]), 1.0, -1.0)], axis=1)
     filled = fill_predicted(cells, {1: range(1, 3)}, features, np.random.default_rng(0))
     assert abs(filled[np.isnan(cells[:, 1]), 1].mean() - 149.5) < 20
+
+
+def test_few_donors_with_a_mark_do_not_fill_all_who_have_it():
+    """Half of the persons have no second row: its category is null, as for ten who have one, with high values."""
+    rng = np.random.default_rng(0)
+    state = rng.integers(0, 2, 2_000)
+    state[:1_010] = 2
+    values = rng.normal(size=2_000) + 9.0 * (state == 2)
+    values[:1_000] = np.nan
+    cells = np.stack([rng.normal(size=2_000), values, state], axis=1)
+    dummies = np.where(state[:, None] == np.arange(3), 1.0, -1.0)
+    features = np.column_stack([cells[:, 0], np.nan_to_num(values), dummies])
+    filled = fill_predicted(cells, {0: [0], 1: [1]}, features, np.random.default_rng(1), [range(2, 5)])
+    assert abs(filled[:1_000, 1].mean()) < 1.0
+    cells[state == 2, 2] = np.nan  # of numbers what marks nulls
+    columns = {0: [0], 1: [1], 2: [2, 3]}
+    features = np.column_stack([features[:, :2], np.where(state == 2, 0, state), dummies[:, 2]])
+    assert abs(fill_predicted(cells, columns, features, np.random.default_rng(1))[:1_000, 1].mean()) < 1.0
+
+
+def test_a_skewed_column_is_predicted_on_the_scale_of_features():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=2_000)
+    values = np.where(rng.random(2_000) < 0.5, np.nan, np.exp(3.0 * x))
+    features = np.stack([x, x**2, np.where(np.isnan(values), 0.0, x)], axis=1)
+    filled = fill_predicted(np.stack([x, x**2, values], axis=1), {2: [2]}, features, np.random.default_rng(1))
+    made = np.isnan(values)
+    assert np.corrcoef(x[made], np.log(filled[made, 2]))[0, 1] > 0.99

@@ -47,6 +47,14 @@ def test_the_rules_of_a_table_are_found():
     assert asked == {"if visits == 0 then cost == 0", "if cost == 0 then visits == 0"}  # their repairs move covariances
 
 
+def test_a_fee_follows_from_its_code_and_the_bill_from_both():
+    rng = np.random.default_rng(7)
+    code, times = rng.integers(0, 12, 2_000), rng.poisson(0.8, 2_000) + 1
+    fee = (np.arange(12) * 7.35 + 9.25)[code].round(2)
+    bill = {"code": [f"c{each}" for each in code], "times": times, "fee": fee, "bill": (times * fee).round(2)}
+    assert texts(pa.table(bill)) == {"code -> fee", "bill = times * fee"}
+
+
 def test_products_ratios_and_parts_are_found(tmp_path):
     rng = np.random.default_rng(7)
     enrolled, price, n = rng.integers(0, 40, 2_000), rng.gamma(3.0, 10.0, 2_000).round(2), rng.poisson(3.0, 2_000)

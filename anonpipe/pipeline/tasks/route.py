@@ -226,8 +226,9 @@ def encoded_cells(fitted: Fitted, cells: FloatArray, draws: Draws, units: IntArr
     if not fitted.procedure.forms_groups and np.isnan(cells[:, list(features.numeric_positions)]).any():
         # Nulls of ordinals stay at the mean, where decoding has them when it seeks the covariances of these features
         columns_of = {each.position: range(each.start, each.stop) for each in features.numbers if not each.ordinal}
+        dummies = [range(each.start, each.stop) for each in features.categories]
         with one_thread():  # the bits must not follow the machine's cores
-            filled = fill_predicted(cells, columns_of, encoded, draws("fill"))
+            filled = fill_predicted(cells, columns_of, encoded, draws("fill"), dummies)
         scored = features.encode(cells, filled, draws("ties") if split else None)
         encoded = np.concatenate([scored, conditioning], axis=1)
     codes = [column.codes(cells)[:, None].astype(np.float64) for column in fitted.procedure.codes]
