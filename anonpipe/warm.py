@@ -18,7 +18,7 @@ from anonpipe.errors import InfeasibleError, OutputError
 from anonpipe.job.model import Job, parse_job
 from anonpipe.job.plain_yaml import load_yaml
 from anonpipe.kernels import compiled
-from anonpipe.methods.grouping import METHODS, cluster, information_loss_bound, refine
+from anonpipe.methods.grouping import METHODS, cluster, hold_units, information_loss_bound, refine
 from anonpipe.methods.masking import MASKERS
 from anonpipe.methods.record import in_jobs
 from anonpipe.methods.synthesis import METHODS as SYNTHESIZERS
@@ -55,6 +55,7 @@ def _group(method: str) -> None:
     except InfeasibleError:  # `rhs` refuses most tables, after it has worked on them
         return
     refine(features, labels, 5)
+    hold_units(features, labels, np.arange(300) // 3, 5)
     information_loss_bound(features, 5)
 
 

@@ -78,32 +78,25 @@ def decode_matched(
     """
     everyone = Groups.one(len(features))
     groups = groups or everyone
-    spread = np.ascontiguousarray(features[:, : encoder.width]).copy()
-    for number in encoder.numbers:  # so that they have their variance once they are inside their bounds
-        if not number.ordinal:
-            spread[:, number.start] = _widened(number, spread[:, number.start].copy())
-    released = encoder.decode(spread, cells, groups, rng=rng)
-    # Values and nulls of each column of numbers, by position; a null has the value that it would have otherwise
-    values, nulls = {}, {}
-    for number in encoder.numbers:
-        if not number.ordinal:
-            at, unused = number.position, np.random.default_rng(0)  # calibrated decoding draws nothing
-            nulls[at] = np.isnan(released[:, at])
-            whole = np.zeros(released.shape) if nulls[at].any() else released
-            values[at] = number.decode(spread, whole, everyone, unused, "calibrated")
-    decoded, wanted = _decoded(encoder, features, released, values), features.copy()
+    released, values, nulls = _apart(encoder, features, cells, groups, rng)
+    decoded = _decoded(encoder, features, released, values)
     for channel, column in mean_scores.items():
-        decoded[:, channel] = wanted[:, channel] = column
+        decoded[:, channel] = column
     n, deviations = len(decoded), np.sqrt(np.clip(np.diag(target), 0.0, None))
     unit = np.divide(1.0, deviations, out=np.zeros_like(deviations), where=deviations > 1e-9)
     units = np.outer(unit, unit)
     between = _of_different_columns(encoder, len(target)) * units / max(1, n - 1)
     items, others = _items(encoder, target * units, n, numbers_too, mean_scores)
     if len(groups.sizes) > 1:
+        wanted = features.copy()
+        for channel, column in mean_scores.items():
+            wanted[:, channel] = column
         lacking = _lacking_in_groups(decoded, wanted, groups, least, rng)
+        del wanted  # as large as all channels
         _Exchanges(decoded, groups, lacking, unit, between).at_random(items, rng)
     centred = decoded - decoded.mean(axis=0)
     lacking = np.ascontiguousarray(((n - 1) * target - centred.T @ centred)[None])
+    del centred
     exchanges = _Exchanges(decoded, everyone, lacking, unit, between)
     exchanges.at_random(items, rng)
     exchanges.chosen(items, others, rng)
@@ -113,6 +106,25 @@ def decode_matched(
     for position, column in values.items():
         released[:, position] = np.where(nulls[position], np.nan, column)
     return released
+
+
+def _apart(
+    encoder: FeatureEncoder, features: FloatArray, cells: FloatArray, groups: Groups, rng: np.random.Generator
+) -> tuple[FloatArray, dict[int, FloatArray], dict[int, BoolArray]]:
+    """Cells decoded column by column; values and nulls of numbers, by position: a null has the value it would have."""
+    spread = np.ascontiguousarray(features[:, : encoder.width]).copy()
+    for number in encoder.numbers:  # so that they have their variance once they are inside their bounds
+        if not number.ordinal:
+            spread[:, number.start] = _widened(number, spread[:, number.start].copy())
+    released = encoder.decode(spread, cells, groups, rng=rng)
+    values, nulls, everyone = {}, {}, Groups.one(len(features))
+    for number in encoder.numbers:
+        if not number.ordinal:
+            at, unused = number.position, np.random.default_rng(0)  # calibrated decoding draws nothing
+            nulls[at] = np.isnan(released[:, at])
+            whole = np.zeros(released.shape) if nulls[at].any() else released
+            values[at] = number.decode(spread, whole, everyone, unused, "calibrated")
+    return released, values, nulls
 
 
 def _widened(block: NumberBlock, column: FloatArray) -> FloatArray:
@@ -629,9 +641,10 @@ class ValueScores:
         made[:, self.channels] = params.mean + (part[:, self.channels] - params.mean) @ params.matrix.T
         return made
 
-    def with_mean_scores(self, mapped: FloatArray, params: ScoreMap, stratum: int) -> FloatArray:
+    def with_mean_scores(self, mapped: FloatArray, params: ScoreMap, stratum: int, copy: bool = True) -> FloatArray:
         """Mapped channels with the mean scores of their values in place of the scores."""
-        made, here, times = mapped.copy(), self._classes(np.array([stratum]))[0], self._by_hazard(stratum)
+        made = mapped.copy() if copy else mapped
+        here, times = self._classes(np.array([stratum]))[0], self._by_hazard(stratum)
         for (at, own), knots in zip(params.classes.tolist(), params.knots, strict=True):
             if here[at] == own and at not in times:
                 channel = self.channels[at]

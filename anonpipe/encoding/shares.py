@@ -140,7 +140,7 @@ class PartShares:
             Moments.of(masked),
             None
             if values is None
-            else Moments.of(values.with_mean_scores(values.mapped(masked, params), params, stratum)),
+            else Moments.of(values.with_mean_scores(values.mapped(masked, params), params, stratum, copy=False)),
         )
 
     def share(

@@ -320,14 +320,23 @@ def _joint_spread(
 
 
 @kernel
-def _least_rise(rises: FloatArray) -> tuple[int, int]:
-    """Row and column of the first least number below the diagonal."""
-    row, column = 0, 0
-    for a in range(rises.shape[0]):
-        for b in range(a):
-            if rises[a, b] < rises[row, column]:
-                row, column = a, b
-    return row, column
+def _first_least(rises: FloatArray, row: int) -> int:
+    """Column of the first least number of a row below the diagonal; 0 where there is none."""
+    column = 0
+    for b in range(1, row):
+        if rises[row, b] < rises[row, column]:
+            column = b
+    return column
+
+
+@kernel
+def _keep_least(rises: FloatArray, least: IntArray, low: int, high: int) -> None:
+    """Find the least of each row again where it may be another, after rows and columns `low` and `high` changed."""
+    for a in range(low, rises.shape[0]):
+        if a in (low, high) or least[a] in (low, high):
+            least[a] = _first_least(rises, a)
+        elif rises[a, low] < rises[a, least[a]] or (rises[a, low] == rises[a, least[a]] and low < least[a]):
+            least[a] = low
 
 
 @kernel
@@ -356,11 +365,15 @@ def _join_groups(counts: FloatArray, means: FloatArray, scatters: FloatArray, pr
     for a in range(groups):
         for b in range(a):
             rises[a, b] = _joint_spread(b, a, counts, means, scatters, prior, work) - terms[a] - terms[b]
-    levels = np.empty((groups, groups), dtype=np.int64)
+    levels, least = np.empty((groups, groups), dtype=np.int64), np.empty(groups, dtype=np.int64)
     for a in range(groups):
-        levels[groups - 1, a] = a
+        levels[groups - 1, a], least[a] = a, _first_least(rises, a)
     for left in range(groups - 1, 0, -1):
-        high, low = _least_rise(rises)
+        high = 1
+        for a in range(2, groups):
+            if rises[a, least[a]] < rises[high, least[high]]:
+                high = a
+        low = least[high]
         _join_two(low, high, counts, means, scatters)
         for a in range(groups):
             rises[high, a] = rises[a, high] = np.inf
@@ -370,6 +383,7 @@ def _join_groups(counts: FloatArray, means: FloatArray, scatters: FloatArray, pr
             if b != low and counts[b] > 0.0:
                 rise = _joint_spread(low, b, counts, means, scatters, prior, work) - terms[low] - terms[b]
                 rises[max(low, b), min(low, b)] = rise
+        _keep_least(rises, least, low, high)
     return levels
 
 

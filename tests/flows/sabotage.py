@@ -52,7 +52,7 @@ def work(task: Task) -> dict[str, Any]:
             fail()
         if how == "hang" or (how == "slow" and first_time(f"slow-{stage}")):
             (folder() / "hanging").touch()
-            time.sleep(60 if how == "hang" else 12)  # longer than `fast` lets a stage take
+            time.sleep(60 if how == "hang" else 6)  # longer than `fast` lets a stage take
     result = tasks.work(task)
     with open(folder() / "finished", "a") as notes:
         notes.write(f"{task.stage}:{task.index}\n")

@@ -364,6 +364,7 @@ def _labels(part: FloatArray) -> IntArray:
 
 # Part of a normal draw that is added to each drawn category, so that a group's draws vary wherever its records do
 _BLUR = 0.1
+_AT_ONCE = 16_384  # Rows whose categories are blurred at once: arrays of all take hundreds of MiB
 
 
 @dataclass(frozen=True, eq=False)
@@ -519,10 +520,13 @@ def _synthesize(part: FloatArray, *, params: Drawing, rng: np.random.Generator, 
     if params.classes is not None:
         codes = latent.draw_categories(params.view.scores(made), params.classes, params.known[labels], rng=rng)
         coded = [column for columns in categories for column in columns]
-        normal, narrow = made[:, coded], params.maps.narrow[labels][:, None]
+        normal, targets = made[:, coded], params.maps.targets[:, coded]
         dummies(codes, categories, made)
-        blurred = made[:, coded] + _BLUR * (normal - params.maps.targets[labels][:, coded])
-        made[:, coded] = np.where(narrow, normal, blurred)  # normal draws have the moments already
+        for low in range(0, len(made), _AT_ONCE):
+            rows = slice(low, low + _AT_ONCE)
+            blurred = made[rows, coded] + _BLUR * (normal[rows] - targets[labels[rows]])
+            narrow = params.maps.narrow[labels[rows]][:, None]
+            made[rows, coded] = np.where(narrow, normal[rows], blurred)  # normal draws have the moments already
     return np.concatenate([made, part[:, -1:]], axis=1)
 
 

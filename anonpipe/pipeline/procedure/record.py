@@ -309,12 +309,13 @@ class Decoder:
             if values is not None and learned is not None:
                 joint = values.mapped(joint, learned)
                 found = values.with_mean_scores(joint, learned, stratum)
-                mean_scores = {channel: found[:, channel] for channel in values.channels}
+                mean_scores = {channel: found[:, channel].copy() for channel in values.channels}
                 for each in learned.times:  # values of other columns are matched to their errors
                     del mean_scores[each.channel]
                     joint[:, each.channel] = found[:, each.channel] = each.errors(found)
                     residual = None if residual is None else each.of_errors @ residual @ each.of_errors.T
             covariance = Moments.of(found).covariance
+            del found  # as large as all channels
             target = covariance if residual is None else np.asarray(covariance + residual)
             released = decode_matched(
                 self.features,

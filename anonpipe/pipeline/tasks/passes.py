@@ -107,8 +107,9 @@ def run_pass(work: Work, fitted: Fitted, cut: Cut, stage: str, index: int) -> di
         work.staging.write_record(statistic_file(stage, index), statistic(pass_.step, part, params, place))
     else:
         released = rows_made(pass_, part, params, place)
-        padded = np.pad(released, ((0, 0), (0, task.width - released.shape[1])))
-        channel_array(work, fitted, cut, str(task.target), task.width).write(index, padded)
+        if (lacking := task.width - released.shape[1]) > 0:
+            released = np.pad(released, ((0, 0), (0, lacking)))
+        channel_array(work, fitted, cut, str(task.target), task.width).write(index, released)
     return {"rows": rows}
 
 

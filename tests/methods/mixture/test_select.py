@@ -117,6 +117,35 @@ def test_one_component_where_no_more_fit():
     assert select(table(1, 2, seed=1), 1, 1).mixture.n_groups == 1
 
 
+def literal_spread(rows):
+    """Records times log determinant of their covariance, a tenth of a record of unit covariance added."""
+    count, width = rows.shape
+    scatter = (rows - rows.mean(axis=0)).T @ (rows - rows.mean(axis=0))
+    return count * np.linalg.slogdet((scatter + 0.1 * np.eye(width)) / (count + 0.1))[1]
+
+
+@pytest.mark.parametrize("width", [1, 2, 4])
+def test_two_groups_that_raise_the_spread_least_join(width):
+    sample = np.random.default_rng(width).normal(size=(40, width))
+    scaled = (sample - sample.mean(axis=0)) / sample.std(axis=0)
+    groups = [[row] for row in range(40)]
+    levels = agglomerate(sample, 40, [40])[0]
+    for labels in levels[::-1]:
+        assert {frozenset(np.flatnonzero(labels == at).tolist()) for at in set(labels.tolist())} == set(
+            map(frozenset, groups)
+        )
+        pairs = [(a, b) for b in range(len(groups)) for a in range(b)]
+        if pairs:
+            rise = [
+                literal_spread(scaled[groups[a] + groups[b]])
+                - literal_spread(scaled[groups[a]])
+                - literal_spread(scaled[groups[b]])
+                for a, b in pairs
+            ]
+            a, b = pairs[int(np.argmin(rise))]
+            groups[a] += groups.pop(b)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("rows", [1, 2, 9, 60])
 def test_agglomeration_of_awkward_samples(kind, rows):
