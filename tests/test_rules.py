@@ -414,14 +414,16 @@ def test_dates_of_quarters_and_a_closing_date_are_released(tmp_path):
     columns["months"] |= {"step": 1, "bounds": [0, None]}
     columns["entry"]["bounds"] = ["2000-01-01", None]
     for name, rules in (("with", ["entry + 30.4375 * months <= '2012-01-01'", "entry <= seen"]), ("without", [])):
-        gates = {"unchanged_record_rate": 1.0}
-        job = job_of(tmp_path / name, table, columns, rules, strata={"by": ["alive"]}, gates=gates)
+        more = {"strata": {"by": ["alive"]}, "gates": {"unchanged_record_rate": 1.0}, "measure": {"risk": False}}
+        job = job_of(tmp_path / name, table, columns, rules, **more)
         outcome = small.run(job)
         assert outcome.version, [check for check in outcome.verdict.lines if check.outcome == "failed"]
         made = small.released(job).to_pandas()
         assert all(pd.to_datetime(made[each]).dt.is_quarter_start.all() for each in dates)
         ends = pd.to_datetime(made["entry"]) + pd.to_timedelta(30.4375 * (made["months"] - 0.5), "D")
         assert (ends.max() <= closing) == (name == "with")
+        pictured = {each.name for each in report_of_release(job.output, None).pictures}
+        assert "entry" in pictured and "entry / limit" not in pictured
 
 
 @pytest.mark.parametrize("handed_on", [False, True])
