@@ -183,6 +183,7 @@ FEWEST = 3  # Records that a run has at least, where k is smaller: with the mean
 _POINTS = 512  # Most values of a piece in `Quantiles.at_ranks`
 
 _HEAPED, _ON_STEPS = 0.95, 0.99  # Shares of records that have a value of k records, and that lie on coarser steps
+_WHOLE = 2.0**53  # Steps beyond which whole numbers of them have no exact float
 _CENTURY = 36_525  # In days; how far heaps go beyond the dates, if the bounds do
 _IN_EVERY_MONTH = 27  # Days after the first of a month that every month has
 FEW_VALUES = 12  # A column of so few values keeps the count of each, as a category does
@@ -437,13 +438,15 @@ def coarsened(grid: Grid, found: Radix, k: int, dates: bool = False) -> Grid:
     values = found.smallest[often & (found.smallest >= grid.low) & (found.smallest <= grid.high)]
     if dates and found.total >= k and (heaps := _of_months(found, often, grid)) is not None:
         return replace(grid, heaps=np.union1d(heaps, values))
-    gaps = np.diff(values)
-    if grid.step and len(values) > FEW_VALUES and (times := np.gcd.reduce(np.rint(gaps / grid.step).astype(int))) > 1:
-        step = float(times * grid.step)
-        coarse = replace(grid, step=step, origin=grid.origin + float(np.fmod(values[0] - grid.origin, step)))
-        off = replace(coarse, low=-np.inf, high=np.inf).round(found.smallest) - found.smallest
+    gaps, times = np.diff(values), 1
+    if grid.step and len(values) > FEW_VALUES and np.ptp(values) < _WHOLE * grid.step:
+        times = int(np.gcd.reduce(np.rint(gaps / grid.step).astype(np.int64)))
+    if grid.step and times > 1:
+        step = times * grid.step
+        origin = grid.origin + float(np.fmod(values[0] - grid.origin, step))
+        off = Grid(step, -np.inf, np.inf, origin).round(found.smallest) - found.smallest
         if _nearly_all(found.exact & (np.abs(off) < 1e-6 * step), found):
-            grid = coarse
+            grid = replace(grid, step=step, origin=origin, declared=grid)
     heaped = len(values) > 1 and found.counts[often].sum() >= _HEAPED * found.total
     return replace(grid, heaps=values) if heaped and np.median(gaps) > 1.5 * (grid.step or 0.0) else grid
 

@@ -226,10 +226,12 @@ class Grid:
     high: float  # Upper limit, inf for none
     origin: float = 0.0  # Zero, unless all values are as far from the multiples
     heaps: FloatArray | None = None  # The values that nearly all records have, ascending; None where these are many
+    declared: Grid | None = None  # That of the job, if these steps are multiples of its: so that digits are the same
 
     def round(self, values: FloatArray) -> FloatArray:
         """The nearest permissible values, of heaps those near to one; NaN stays."""
         rounded = self._on_steps(values)
+        rounded = rounded if self.declared is None else self.declared.round(rounded)
         return rounded if self.heaps is None else nearest_heaps(rounded, self.heaps)
 
     def _on_steps(self, values: FloatArray) -> FloatArray:
@@ -256,7 +258,8 @@ class Grid:
     def mirrored(self) -> Grid:
         """That of the same values with the other sign."""
         heaps = None if self.heaps is None else -self.heaps[::-1]
-        return Grid(self.step, -self.high, -self.low, -self.origin, heaps)
+        declared = None if self.declared is None else self.declared.mirrored
+        return Grid(self.step, -self.high, -self.low, -self.origin, heaps, declared)
 
     def end(self, limit: float, inclusive: bool) -> float:
         """Where permissible values up to a limit, or below it, end: half a step above the last of them."""
