@@ -428,7 +428,7 @@ def naive_grid(values, grid, k):
     counts = collections.Counter(values.tolist())
     often = sorted(value for value, rows in counts.items() if rows >= k)
     step = grid.step
-    for times in range(2, 2_000) if len(often) > FEW_VALUES else ():
+    for times in range(2, 600) if len(often) > FEW_VALUES else ():
         on = [value for value in values if round((value - often[0]) / grid.step) % times == 0]
         if all(round((value - often[0]) / grid.step) % times == 0 for value in often) and len(on) >= 0.99 * len(values):
             step = times * grid.step
@@ -450,7 +450,7 @@ def naive_grid(values, grid, k):
         (lambda rng, n: np.full(n, 7), 1.0),
     ],
 )
-@pytest.mark.parametrize("rows", [5, 300, 4_000])
+@pytest.mark.parametrize("rows", [5, 300, 1_200])
 def test_steps_and_heaps_are_those_of_the_twin(values, step, rows):
     made = np.asarray(values(np.random.default_rng(rows), rows), dtype=float)
     grid = Grid(step, -1e6, 1e6)
