@@ -9,7 +9,7 @@ import numpy as np
 from anonpipe.kernels.compiled import kernel
 from anonpipe.kernels.points import ascending, sort_groups, squared_distances
 from anonpipe.kernels.remaining import FEW, nearest_records, remaining_records, take_rows, tidied
-from anonpipe.methods.grouping._mdav import join_nearest, mdav_1, with_rest
+from anonpipe.methods.grouping._mdav import mdav_1, with_rest
 from anonpipe.methods.grouping._units import group_again
 from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
@@ -269,7 +269,7 @@ def tfrp_1(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArra
     published figures come out. Columns should therefore be of one scale. The two points change places by turns down to
     the last group, and the means that leftovers look at are those before any of them joins.
     """
-    return with_rest(features, _group_by_reference_points(features, k), k, join_nearest)
+    return with_rest(features, _group_by_reference_points(features, k), k)
 
 
 def tfrp_2(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
@@ -300,7 +300,7 @@ def dba_1(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray
     and to all digits. The densest groups are cut out of their surroundings, which leaves ragged remains: on most tables
     MDAV loses less. The second phase, `dba_2`, mends that in part.
     """
-    return with_rest(features, _group_by_density(features, k), k, join_nearest)
+    return with_rest(features, _group_by_density(features, k), k)
 
 
 def dba_2(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:

@@ -20,7 +20,7 @@ from anonpipe.methods.executor import Reduce, Rows, Step
 from anonpipe.methods.masking._draws import Categories, DrawnSample, category_codes, dummies, fit_categories, starts_of
 from anonpipe.methods.options import ScopedMaskOptions
 from anonpipe.methods.record import Features, Masker
-from anonpipe.moments import Expected, Moments
+from anonpipe.moments import Expected, Moments, Sums
 from anonpipe.rng import generator
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
@@ -155,14 +155,10 @@ def _differences(seen: FloatArray, parts: IntArray, indicators: int) -> tuple[fl
 
 
 @dataclass(frozen=True, eq=False)
-class ClassCounts:
+class ClassCounts(Sums):
     """Records of each node, shape (n_nodes,)."""
 
     counts: IntArray
-
-    def merge(self, other: Self) -> Self:
-        """Both parts together."""
-        return type(self)(self.counts + other.counts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -367,7 +363,7 @@ _BLUR = 0.1
 
 
 @dataclass(frozen=True, eq=False)
-class RecordsAndDraws:
+class RecordsAndDraws(Sums):
     """Statistics of the records of each group, and of the draws for them."""
 
     records: mixtures.GroupStatistics
@@ -379,10 +375,6 @@ class RecordsAndDraws:
         many = int(labels.max(initial=-1)) + 1 if groups is None else groups
         features = np.ascontiguousarray(records)
         return cls(mixtures.group_statistics(features, labels, many), mixtures.group_statistics(draws, labels, many))
-
-    def merge(self, other: Self) -> Self:
-        """Both parts together."""
-        return type(self)(self.records.merge(other.records), self.draws.merge(other.draws))
 
     def grown(self, groups: int) -> Self:
         """The same with more groups, which have no records here."""
@@ -477,11 +469,6 @@ def local_synthesis(
         Rows("settle once more", settle),
     )
     return (*groups, *draws)
-
-
-def _expect_local(moments: Moments, **options: Any) -> Expected:
-    """Exactly the moments of the features, whatever the options."""
-    return Expected.exactly(moments.covariance)
 
 
 def _draw_normal(part: FloatArray, *, params: MixtureGroups, rng: np.random.Generator) -> FloatArray:
@@ -579,7 +566,7 @@ METHOD = Masker(
     redraws=True,
     keeps="means and covariance of every group exact, and so those of the table; groups of k or more, few and "
     "large; synthetic records; shapes that are not normal inside a group are lost",
-    expect=_expect_local,
+    expect=lambda moments, **options: Expected.exactly(moments.covariance),
     link="group",
     grouped=True,
     learns=(
