@@ -31,7 +31,7 @@ import pyarrow.parquet as pq
 from anonpipe import codebook
 from anonpipe.encoding.values import is_number, plain, plain_type
 from anonpipe.errors import InputError, JobError, OutputError
-from anonpipe.files import drafted, sync_path, why
+from anonpipe.files import drafted, explained, sync_path
 from anonpipe.job.csv_format import DEFAULT_FORMAT, NULLS, CsvFormat
 from anonpipe.source import Spelling, csv_fields, csv_spellings
 from anonpipe.storage.versions import OutputPlace
@@ -127,7 +127,7 @@ def export_csv(
         )
     like_null: set[str] = set()
     rows = 0
-    try:
+    with explained(f"{target} cannot be written", "give another place"):
         schema = _schema_of_csv(where, manifest)
         names = [f.name for f in schema if pa.types.is_boolean(f.type) or pa.types.is_floating(f.type)]
         spelled = {} if like is None else csv_spellings(like, form, names)
@@ -149,8 +149,6 @@ def export_csv(
                 named = zip(values.schema.names, values.columns, strict=True)
                 fields = [csv_fields(form, column, spelled.get(name, Spelling())) for name, column in named]
                 out.write(_lines(fields, form, encoder, target))
-    except OSError as error:
-        raise OutputError(f"{target} cannot be written: {why(error)}; give another place") from None
     warning = f"{', '.join(map(repr, sorted(like_null)))}: many CSV readers take texts such as NA for missing values"
     return Exported(str(target), rows, 1, (warning,) if like_null else ())
 
@@ -236,11 +234,8 @@ def export_workbook(where: OutputPlace, manifest: dict[str, Any], target: Path) 
         limit = f"{_SHEET_ROWS:,} rows of {_SHEET_COLUMNS:,} columns"
         raise InputError(f"{rows:,} rows of {len(schema):,} columns are too many for a sheet ({limit}); export as CSV")
     book = csv.reader(io.StringIO(export_codebook(where, manifest, "csv").decode()))
-    try:
-        with drafted(target, private=False) as draft:
-            _write_sheets(draft, schema, batches(where, manifest), list(book))
-    except OSError as error:
-        raise OutputError(f"{target} cannot be written: {why(error)}; give another place") from None
+    with explained(f"{target} cannot be written", "give another place"), drafted(target, private=False) as draft:
+        _write_sheets(draft, schema, batches(where, manifest), list(book))
     return Exported(str(target), rows, 1)
 
 
@@ -311,24 +306,23 @@ def export_folders(where: OutputPlace, manifest: dict[str, Any], target: Path, b
     whole = pa.schema([field if field.name not in by else keys.field(field.name) for field in schema])
     draft = target.with_name(f".{target.name}.{secrets.token_hex(8)}.draft")
     try:
-        draft.mkdir()
-        ds.write_dataset(
-            (_with_plain(batch, by, whole) for batch in batches(where, manifest)),
-            draft,
-            schema=whole,
-            format="parquet",
-            partitioning=ds.partitioning(keys, flavor="hive"),
-            max_partitions=len(sizes) + 1,
-            max_open_files=256,
-            use_threads=False,
-            file_options=ds.ParquetFileFormat().make_write_options(compression="zstd"),
-        )
-        files = list(draft.rglob("*.parquet"))
-        for path in files:
-            sync_path(path)
-        os.rename(draft, target)
-    except OSError as error:
-        raise OutputError(f"{target} cannot be written: {why(error)}; give another place") from None
+        with explained(f"{target} cannot be written", "give another place"):
+            draft.mkdir()
+            ds.write_dataset(
+                (_with_plain(batch, by, whole) for batch in batches(where, manifest)),
+                draft,
+                schema=whole,
+                format="parquet",
+                partitioning=ds.partitioning(keys, flavor="hive"),
+                max_partitions=len(sizes) + 1,
+                max_open_files=256,
+                use_threads=False,
+                file_options=ds.ParquetFileFormat().make_write_options(compression="zstd"),
+            )
+            files = list(draft.rglob("*.parquet"))
+            for path in files:
+                sync_path(path)
+            os.rename(draft, target)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     return Exported(str(target), sum(sizes.values()), len(files))

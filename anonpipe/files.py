@@ -78,15 +78,22 @@ def why(error: OSError) -> str:
     return "the storage refuses"
 
 
+@contextlib.contextmanager
+def explained(
+    problem: str, remedy: str, kind: type[AnonpipeError] = OutputError, of: type[OSError] = OSError
+) -> Iterator[None]:
+    """Turn errors of the file system into the user's: what cannot be done, why, and what helps."""
+    try:
+        yield
+    except of as error:
+        raise kind(f"{problem}: {why(error)}; {remedy}") from None
+
+
 def make_private(folder: Path) -> Path:
     """Create `folder` so that only its owner can look inside (0700)."""
-    try:
+    with explained(f"the staging folder {folder} cannot be made", "set run.staging or ANONPIPE_STAGING"):
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         folder.chmod(0o700)
-    except OSError as error:
-        raise OutputError(
-            f"the staging folder {folder} cannot be made: {why(error)}; set run.staging or ANONPIPE_STAGING"
-        ) from None
     return folder
 
 
