@@ -16,6 +16,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -58,14 +59,14 @@ class Query:
 
     def read(self, folder: Path) -> Source:
         """Ask, and write the answer into a private folder, batch by batch."""
-        path = make_private(folder) / "rows.parquet"
-        with disk_errors("writing the rows of the query"):
-            size = _copied(self, path)
-        return copied_source(path, size, self.url)
+        return _copied_source(folder, "writing the rows of the query", partial(_copied, self), self.url)
 
 
-def copied_source(path: Path, size: int, url: str) -> Source:
-    """The Parquet file that an input was copied to, as the source."""
+def _copied_source(folder: Path, doing: str, copy: Callable[[Path], int], url: str) -> Source:
+    """The Parquet file in a private folder that an input is copied to, as the source."""
+    path = make_private(folder) / "rows.parquet"
+    with disk_errors(doing):
+        size = copy(path)
     with path.open("rb") as handle:
         stamp = hashlib.file_digest(handle, "sha256").hexdigest()
     units, schema, types = open_parquet([File(str(path), size, stamp, "parquet")])
@@ -235,10 +236,7 @@ class LakeTable:
 
     def read(self, folder: Path) -> Source:
         """Copy the version into a private folder, batch by batch."""
-        path = make_private(folder) / "rows.parquet"
-        with disk_errors("copying the rows of the table"):
-            size = _copied_version(self, path)
-        return copied_source(path, size, self.url)
+        return _copied_source(folder, "copying the rows of the table", partial(_copied_version, self), self.url)
 
 
 def find_lake_table(url: str, form: CsvFormat | None = None) -> LakeTable | None:
