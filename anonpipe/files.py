@@ -79,6 +79,16 @@ def why(error: OSError) -> str:
 
 
 @contextlib.contextmanager
+def private_umask() -> Iterator[None]:
+    """Files made here are for their owner alone."""
+    before = os.umask(0o077)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+@contextlib.contextmanager
 def explained(
     problem: str, remedy: str, kind: type[AnonpipeError] = OutputError, of: type[OSError] = OSError
 ) -> Iterator[None]:
