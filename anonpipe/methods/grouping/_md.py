@@ -236,7 +236,6 @@ METHODS = (
     Grouping(
         function=md,
         summary="Maximum distance (MD).",
-        published="Maximum distance (MD)",
         reference="Domingo-Ferrer and Mateo-Sanz 2002, doi:10.1109/69.979982, as Kabir and Wang 2010, section IV",
         cost="time O(n²·w) usually, memory O(n·w)",
         sizes="k; up to 2k-1 for the last group, or for one that the last records join",
@@ -252,7 +251,6 @@ METHODS = (
     Grouping(
         function=pairwise_systematic,
         summary="Pairwise systematic microaggregation (P-S).",
-        published="Pairwise systematic microaggregation (P-S)",
         reference="Kabir, Wang and Zhang 2010, doi:10.1109/ICDM.2010.111, section V",
         cost="time O(n²·w) at worst, memory O(n·w)",
         sizes="k, and k to 2k-1 for the last group",

@@ -435,7 +435,6 @@ METHODS = (
     Grouping(
         function=cbfs,
         summary="Centroid-based fixed-size microaggregation (CBFS).",
-        published="Centroid-based fixed-size microaggregation (CBFS)",
         reference="Laszlo and Mukherjee 2005, doi:10.1109/TKDE.2005.112",
         cost="time O(n²·w/k) at worst, memory O(n·w)",
         sizes="k; up to 2k-1 where the last fewer than k records join",

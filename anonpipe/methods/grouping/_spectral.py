@@ -161,7 +161,7 @@ def halved(
             label += 1
             continue
         if by_range:
-            column = _widest_column(features, rows)
+            column = int(np.argmax(ranges(features, rows)))
         else:
             column = _split_column(features, rows, classes, shares, alpha, values[low:high])
         for i in range(low, high):
@@ -174,17 +174,15 @@ def halved(
 
 
 @kernel
-def _widest_column(features: FloatArray, rows: IntArray) -> int:
-    """Number of the column in which `rows` have the largest range; of equals the first."""
-    best, widest = 0, -1.0
-    for j in range(features.shape[1]):
-        low, high = np.inf, -np.inf
-        for row in rows:
-            low = min(low, features[row, j])
-            high = max(high, features[row, j])
-        if high - low > widest:
-            best, widest = j, high - low
-    return best
+def ranges(features: FloatArray, rows: IntArray) -> FloatArray:
+    """Largest less smallest value of `rows` in each column."""
+    low, high = features[rows[0]].copy(), features[rows[0]].copy()
+    for row in rows:
+        for j in range(features.shape[1]):
+            low[j] = min(low[j], features[row, j])
+            high[j] = max(high[j], features[row, j])
+    found: FloatArray = high - low
+    return found
 
 
 @kernel
@@ -293,7 +291,6 @@ METHODS = (
         function=rhs,
         base=UnblockedOptions,
         summary="Recursive histogram sanitization (RHS).",
-        published="Recursive histogram sanitization (RHS)",
         reference="Chawla et al. 2005, doi:10.1007/978-3-540-30576-7_20, as Lasko and Vinterbo 2010, section III-B2",
         cost="time O(n·w·log(n/k)), memory O(n·w)",
         sizes="k to 2k, more only of equal records; refuses where a cell is under k, as with many columns",
@@ -303,7 +300,6 @@ METHODS = (
         function=spectral_rhs,
         base=UnblockedOptions,
         summary="Spectral recursive histogram sanitization (Spectral-RHS).",
-        published="Spectral recursive histogram sanitization (Spectral-RHS)",
         reference="Lasko and Vinterbo 2010, doi:10.1109/TKDE.2009.88, section III-B2 and figure 1",
         cost="time O(n·w² + n·w·log(n/k)), memory O(n·w)",
         sizes="k to 2k",

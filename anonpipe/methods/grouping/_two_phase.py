@@ -334,7 +334,6 @@ METHODS = (
     Grouping(
         function=tfrp_1,
         summary="Two fixed reference points, first phase (TFRP-1).",
-        published="Two fixed reference points, first phase (TFRP-1)",
         reference="Chang et al. 2007, doi:10.1016/j.jss.2007.02.014, first phase",
         cost="time O(n²·w/k) at worst, memory O(n·w)",
         sizes="k; up to 2k-1 where the last fewer than k records join",
@@ -342,7 +341,6 @@ METHODS = (
     Grouping(
         function=tfrp_2,
         summary="Two fixed reference points, both phases (TFRP-2).",
-        published="Two fixed reference points, both phases (TFRP-2)",
         reference="Chang et al. 2007, doi:10.1016/j.jss.2007.02.014",
         cost="time O(n²·w/k), memory O(n·w)",
     ),
@@ -364,7 +362,6 @@ METHODS = (
     Grouping(
         function=mdav_2,
         summary="MDAV-1 with the second phase of DBA (MDAV-2).",
-        published="MDAV-1 with the second phase of DBA (MDAV-2)",
         reference="Lin et al. 2010, doi:10.1016/j.eswa.2009.09.054, MDAV-2",
         cost="time O(n²·w/k), memory O(n·w)",
     ),

@@ -67,7 +67,8 @@ def noise(
     if form == "expected":
         return learn, Rows("add", add)
     if form == "centred":
-        return learn, Rows("add", add), Reduce("mean", Moments.of, _find_shift), Rows("shift", shift)
+        back = Rows("shift", lambda part, params: part + params.shift)
+        return learn, Rows("add", add), Reduce("mean", Moments.of, _find_shift), back
     mixed = Rows("mix", _mix, channels=lambda given, params: params.matrix.shape[1])
     return (
         learn,
@@ -101,11 +102,6 @@ def add(part: FloatArray, *, params: NoiseMask, rng: np.random.Generator) -> Flo
 def _find_shift(masked: Moments, *, params: NoiseMask) -> NoiseMask:
     """How far the noise moved the mean."""
     return replace(params, shift=params.total.mean - masked.mean)
-
-
-def shift(part: FloatArray, *, params: NoiseMask) -> FloatArray:
-    """Put the mean back."""
-    return part + params.shift
 
 
 def _draw(part: FloatArray, *, params: NoiseMask, rng: np.random.Generator) -> FloatArray:
