@@ -63,7 +63,7 @@ def _same_width(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class Sums:
+class Summed:
     """Fields that add up when pieces are merged, or that have a `merge` themselves."""
 
     def merge(self, other: Self) -> Self:
@@ -107,7 +107,7 @@ class Moments:
 
 
 @dataclass(frozen=True, eq=False)
-class GroupedMoments(Sums):
+class GroupedMoments(Summed):
     """Moments of records in groups; no group may have records in two pieces that are merged."""
 
     total: Moments  # Moments of all records

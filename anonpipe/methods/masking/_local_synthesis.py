@@ -20,7 +20,7 @@ from anonpipe.methods.executor import Reduce, Rows, Step
 from anonpipe.methods.masking._draws import Categories, DrawnSample, category_codes, dummies, fit_categories, starts_of
 from anonpipe.methods.options import ScopedMaskOptions
 from anonpipe.methods.record import Features, Masker
-from anonpipe.moments import Expected, Moments, Sums
+from anonpipe.moments import Expected, Moments, Summed
 from anonpipe.rng import generator
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
@@ -155,7 +155,7 @@ def _differences(seen: FloatArray, parts: IntArray, indicators: int) -> tuple[fl
 
 
 @dataclass(frozen=True, eq=False)
-class ClassCounts(Sums):
+class ClassCounts(Summed):
     """Records of each node, shape (n_nodes,)."""
 
     counts: IntArray
@@ -363,7 +363,7 @@ _BLUR = 0.1
 
 
 @dataclass(frozen=True, eq=False)
-class RecordsAndDraws(Sums):
+class RecordsAndDraws(Summed):
     """Statistics of the records of each group, and of the draws for them."""
 
     records: mixtures.GroupStatistics
