@@ -67,8 +67,8 @@ def noise(
     if form == "expected":
         return learn, Rows("add", add)
     if form == "centred":
-        back = Rows("shift", lambda part, params: part + params.shift)
-        return learn, Rows("add", add), Reduce("mean", Moments.of, _find_shift), back
+        moved = Reduce("mean", Moments.of, lambda found, params: replace(params, shift=params.total.mean - found.mean))
+        return learn, Rows("add", add), moved, Rows("shift", lambda part, params: part + params.shift)
     mixed = Rows("mix", _mix, channels=lambda given, params: params.matrix.shape[1])
     return (
         learn,
@@ -97,11 +97,6 @@ def add(part: FloatArray, *, params: NoiseMask, rng: np.random.Generator) -> Flo
     mean = params.total.mean
     drawn = turn_rows(rng.standard_normal((len(part), rank)), params.factor.T)
     return np.asarray(mean + ((part - mean) + drawn) / params.shrink)
-
-
-def _find_shift(masked: Moments, *, params: NoiseMask) -> NoiseMask:
-    """How far the noise moved the mean."""
-    return replace(params, shift=params.total.mean - masked.mean)
 
 
 def _draw(part: FloatArray, *, params: NoiseMask, rng: np.random.Generator) -> FloatArray:
