@@ -18,7 +18,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +30,7 @@ import pyarrow.parquet as pq
 from anonpipe import codebook
 from anonpipe.encoding.values import is_number, plain, plain_type
 from anonpipe.errors import InputError, JobError, OutputError
-from anonpipe.files import drafted, explained, sync_path
+from anonpipe.files import drafted, explained, need, sync_path
 from anonpipe.job.csv_format import DEFAULT_FORMAT, NULLS, CsvFormat
 from anonpipe.source import Spelling, csv_fields, csv_spellings
 from anonpipe.storage.versions import OutputPlace
@@ -227,8 +226,7 @@ def export_workbook(where: OutputPlace, manifest: dict[str, Any], target: Path) 
     infinite numbers and whole numbers of more than 15 digits are texts, as Excel has none of them.
     """
     check_target(target)
-    if find_spec("xlsxwriter") is None:
-        raise InputError(f"{target} is written by xlsxwriter, which is not installed: pip install 'anonpipe[excel]'")
+    need(f"{target} is written", "excel", "xlsxwriter")
     schema, rows = schema_of(where, manifest), sum(entry["rows"] for entry in manifest["files"])
     if rows > _SHEET_ROWS or len(schema) > _SHEET_COLUMNS:
         limit = f"{_SHEET_ROWS:,} rows of {_SHEET_COLUMNS:,} columns"
@@ -410,10 +408,7 @@ def _ordered(table: pa.Table) -> dict[str, Codes]:
 
 
 def _check(schema: pa.Schema, manifest: dict[str, Any], target: Path) -> None:
-    if find_spec("pyreadstat") is None:
-        raise InputError(
-            f"{target} is written by pyreadstat, which is not installed: pip install 'anonpipe[statistics]'"
-        )
+    need(f"{target} is written", "statistics", "pyreadstat")
     program, allowed = _NAMES[target.suffix.lower()]
     if odd := [name for name in schema.names if allowed.fullmatch(name) is None]:
         raise InputError(f"{program} takes no columns named {', '.join(map(repr, odd))}; export as CSV and rename them")

@@ -9,6 +9,7 @@ import os
 import re
 import secrets
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -76,6 +77,13 @@ def why(error: OSError) -> str:
     if isinstance(error, FileNotFoundError):
         return "there is no such folder or bucket"
     return "the storage refuses"
+
+
+def need(what: str, extra: str, *packages: str) -> None:
+    """Refuse what is done by packages that are not installed; an extra of anonpipe brings them."""
+    if missing := next((name for name in packages if find_spec(name) is None), None):
+        package = missing.replace("_", "-")
+        raise InputError(f"{what} by {package}, which is not installed: pip install 'anonpipe[{extra}]'")
 
 
 @contextlib.contextmanager

@@ -18,7 +18,6 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, quote, urlsplit
@@ -27,7 +26,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from anonpipe.errors import InputError
-from anonpipe.files import disk_errors, make_private
+from anonpipe.files import disk_errors, make_private, need
 from anonpipe.job.csv_format import CsvFormat
 from anonpipe.source._files import File, Source, guarded, local_path, locate, looked_up, open_bytes
 from anonpipe.source._format import refuse_other
@@ -172,8 +171,7 @@ def _copied(query: Query, path: Path) -> int:
         "that no other program has it open for writing"
     )
     driver, given = _driver_of(query, path.parent / "spill")
-    if any(find_spec(name) is None for name in ("adbc_driver_manager", f"adbc_driver_{driver}")):
-        raise InputError(f"{query.url} is asked by packages that are not installed: pip install 'anonpipe[sql]'")
+    need(f"{query.url} is asked", "sql", "adbc_driver_manager", f"adbc_driver_{driver}")
     size = 0
     with (
         closing(call_driver(closed, _connect_to_read, driver, given)) as connection,
@@ -263,8 +261,7 @@ def _is_delta(name: str) -> bool:
 def _copied_version(table: LakeTable, path: Path) -> int:
     """Write the version as Parquet; how many bytes it had as it came."""
     package = "pyiceberg" if table.name.startswith(_ICEBERG) else "deltalake"
-    if find_spec(package) is None:
-        raise InputError(f"{table.url} is read by a package that is not installed: pip install 'anonpipe[lake]'")
+    need(f"{table.url} is read", "lake", package)
     broken = f"{table.url} cannot be read: a file of it is missing or damaged; look at it with {package}"
     schema, batches = _opened_iceberg(table) if package == "pyiceberg" else _opened_delta(table)
     size = 0
