@@ -40,8 +40,7 @@ class Anonymized:
     verdict
         All checks, and notes.
     warnings
-        What `anonpipe run` prints as such: columns without bounds, what was
-        suppressed, and the like.
+        What `anonpipe run` prints as such: columns without bounds, what was suppressed, and the like.
     remedies
         What can be done about the gates that failed; empty where none did.
     report
@@ -144,9 +143,8 @@ def anonymize(
     Parameters
     ----------
     table
-        One row per person: a pandas frame, an Arrow table, or any table that
-        offers the Arrow PyCapsule interface (`__arrow_c_stream__`), as those
-        of polars do.
+        One row per person: a pandas frame, an Arrow table, or any table that offers the Arrow PyCapsule interface
+        (`__arrow_c_stream__`), as those of polars do.
     job
         A job, a mapping of its keys, or the path of a YAML file. Its `input`
         and `output` are not used and may be missing from a mapping.
@@ -156,9 +154,8 @@ def anonymize(
     Returns
     -------
     Anonymized
-        Its `table` is of the kind that was given, rows shuffled, or None where
-        a gate failed: what is not verified is not returned. `warnings` are
-        those of a run; read them before the table leaves your hands.
+        Its `table` is of the kind that was given, rows shuffled, or None where a gate failed: what is not verified is
+        not returned. `warnings` are those of a run; read them before the table leaves your hands.
 
     Raises
     ------

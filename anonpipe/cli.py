@@ -784,13 +784,12 @@ def _tell_if_cold(job: Job) -> None:
 
 def _finish(job: Job, outcome: RunOutcome, prune: int | None, form: Form = Form.TABLES, details: bool = False) -> None:
     pruned = _prune(job, prune) if outcome.version is not None and prune else []  # before who reads may close the pipe
-    if form is not Form.JSON:
-        display.show_outcome(outcome, form, details)
     if form is Form.JSON:
         display.as_json(display.outcome_content(outcome, pruned))
-    elif form is Form.TABLES:
-        for gone in pruned:
-            display.line(f"pruned version {gone}")
+    else:
+        display.show_outcome(outcome, form, details)
+    for gone in pruned if form is Form.TABLES else ():
+        display.line(f"pruned version {gone}")
     if outcome.trial and not outcome.verdict.passed:
         shown = "" if form is Form.TABLES else _failed(outcome.verdict)
         raise GateError(f"trial: a gate failed; a run would release nothing{shown}")

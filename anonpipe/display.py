@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from anonpipe.errors import GateError, plural, printable, record_noun
@@ -100,9 +100,9 @@ def as_json(content: Any) -> None:
     sys.stdout.flush()
 
 
-def plain_table(title: str) -> Table:
+def plain_table(title: str, *columns: Column) -> Table:
     """A table without frames."""
-    return Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    return Table(*columns, title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
 
 
 # --- a run ----------------------------------------------------------------------------------------------------------
@@ -199,10 +199,8 @@ def verdict_table(verdict: Verdict) -> Table:
     from anonpipe.verify import words
 
     colours = {"passed": "green", "failed": "bold red", "not checked": "yellow", "no limit set": "yellow"}
-    table = plain_table(f"verdict: {verdict.word}")
-    table.add_column("check", overflow="fold")
-    for heading in ("outcome", "measured", "limit"):
-        table.add_column(heading, no_wrap=True)
+    short = (Column(heading, no_wrap=True) for heading in ("outcome", "measured", "limit"))
+    table = plain_table(f"verdict: {verdict.word}", Column("check", overflow="fold"), *short)
     for check in verdict.checks:
         if words.reason_only(check):
             continue
@@ -350,11 +348,9 @@ def _largest(found: Compared, chance: dict[str, MeasureLine]) -> list[str]:
 
 def _figures_table(title: str, first: str, *headings: str) -> Table:
     """Names may wrap between words, figures never do."""
-    table = plain_table(title)
+    figures = (Column(heading, justify="right", no_wrap=True) for heading in headings)
+    table = plain_table(title, Column(first, overflow="fold", min_width=12), *figures)
     table.collapse_padding = True
-    table.add_column(first, overflow="fold", min_width=12)
-    for heading in headings:
-        table.add_column(heading, justify="right", no_wrap=True)
     return table
 
 
@@ -435,10 +431,8 @@ def _measures_table(title: str, figures: list[MeasureLine]) -> Table:
 
 def methods_table(title: str, registry: Mapping[str, Any]) -> Table:
     """A registry as a table."""
-    table = plain_table(title)
-    table.add_column("method", no_wrap=True)
-    table.add_column("published as", overflow="fold")
-    table.add_column("source", overflow="fold")
+    folded = (Column(heading, overflow="fold") for heading in ("published as", "source"))
+    table = plain_table(title, Column("method", no_wrap=True), *folded)
     for name, record in registry.items():
         table.add_row(name, escape(record.published), escape(record.reference.split(",")[0]))
     return table
@@ -486,12 +480,9 @@ def show_study(study: Study, job: str, settings: Iterable[str]) -> None:
     """The table of a comparison, why settings failed, and the setting to take."""
     from anonpipe.compare import cells, legend, reasons
 
-    table, front = plain_table("settings"), study.front
-    table.add_column("method", overflow="fold")
-    table.add_column("k", justify="right")
-    table.add_column("gates", no_wrap=True)
-    for axis in study.axes:
-        table.add_column(_heading(axis.name), overflow="fold")
+    first = Column("method", overflow="fold"), Column("k", justify="right"), Column("gates", no_wrap=True)
+    axes = (Column(_heading(axis.name), overflow="fold") for axis in study.axes)
+    table, front = plain_table("settings", *first, *axes), study.front
     for row in study.rows:
         style = "bold green" if row is study.choice else "bold" if any(row is one for one in front) else None
         table.add_row(*map(escape, cells(study, row)), style=style)

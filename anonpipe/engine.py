@@ -30,7 +30,7 @@ import psutil
 from anonpipe import errors, interrupts
 from anonpipe.environment import differences, one_thread, package_versions
 from anonpipe.errors import AnonpipeError, DamagedError, EngineError, InputError, JobError, OutputError
-from anonpipe.files import FULL, disk_error, make_private, system_code
+from anonpipe.files import FULL, disk_error, make_private, private_umask, system_code
 from anonpipe.rng import secret_withheld
 
 TaskResult = dict[str, Any]
@@ -195,7 +195,7 @@ def in_process(threads: int = 1, retries: int = 0, alone: Collection[str] = ()) 
                 outcome.raise_it()
             on_done(outcome)
 
-    with one_thread(), _private_umask():  # tasks set the mask too, and threads share it
+    with one_thread(), private_umask():  # tasks set the mask too, and threads share it
         yield run
 
 
@@ -273,7 +273,7 @@ def local_cluster(
         "temporary-directory": str(scratch),  # the scheduler has a folder too
     }
     with contextlib.ExitStack() as opened:
-        for settled in (dask.config.set(settings), _private_umask(), _quiet_logs(), secret_withheld()):
+        for settled in (dask.config.set(settings), private_umask(), _quiet_logs(), secret_withheld()):
             opened.enter_context(settled)
         client = _start_cluster(opened, count, limit, scratch, timeouts, preload)
         if isinstance(client, str):
@@ -495,15 +495,6 @@ class _Heartbeats:
         except Exception:  # no answer in time, or no connection
             return None
         return {address: worker["last_seen"] for address, worker in identity["workers"].items()}
-
-
-@contextlib.contextmanager
-def _private_umask() -> Iterator[None]:
-    before = os.umask(0o077)
-    try:
-        yield
-    finally:
-        os.umask(before)
 
 
 @contextlib.contextmanager

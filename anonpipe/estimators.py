@@ -32,8 +32,7 @@ class Microaggregation(OneToOneFeatureMixin, TransformerMixin, ClusterMixin, Bas
     Parameters
     ----------
     method
-        A key of `anonpipe.methods.grouping.METHODS`; `anonpipe methods` lists
-        them.
+        A key of `anonpipe.methods.grouping.METHODS`; `anonpipe methods` lists them.
     k
         Smallest size of a group.
     refine
@@ -45,8 +44,7 @@ class Microaggregation(OneToOneFeatureMixin, TransformerMixin, ClusterMixin, Bas
     options
         The method's own, by name.
     synthesize
-        What replaces the records of a group: its `centroid`, or draws with its
-        mean and covariance (`gaussian`, `pca`).
+        What replaces the records of a group: its `centroid`, or draws with its mean and covariance (`gaussian`, `pca`).
     random_state
         For methods that draw, for `refine` and for `synthesize`.
 
@@ -65,12 +63,10 @@ class Microaggregation(OneToOneFeatureMixin, TransformerMixin, ClusterMixin, Bas
 
     Notes
     -----
-    `fit_transform` replaces each record by that of its own group, so that no
-    centroid stands for fewer than k. `transform` gives each record, of this
-    table or another, the nearest released one, which may be that of another
-    group. Where scikit-learn wants both to agree (`check_transformer_general`
-    and `check_transformer_data_not_an_array` of `check_estimator`), they
-    cannot; nor are the groups the clusters of `check_clustering`.
+    `fit_transform` replaces each record by that of its own group, so that no centroid stands for fewer than k.
+    `transform` gives each record, of this table or another, the nearest released one, which may be that of another
+    group. Where scikit-learn wants both to agree (`check_transformer_general` and `check_transformer_data_not_an_array`
+    of `check_estimator`), they cannot; nor are the groups the clusters of `check_clustering`.
 
     Methods that mix the classes of a sensitive attribute in every group take them as `y`; to others `y` says nothing,
     as usual for clusterers. There is no `predict`: a record that comes later is in none of the groups.
@@ -111,8 +107,7 @@ class Microaggregation(OneToOneFeatureMixin, TransformerMixin, ClusterMixin, Bas
         X
             Finite numbers, shape (n_samples, n_features), n_samples >= k.
         y
-            For methods that need them the class of each record, shape
-            (n_samples,).
+            For methods that need them the class of each record, shape (n_samples,).
 
         Raises
         ------

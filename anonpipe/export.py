@@ -18,7 +18,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +30,7 @@ import pyarrow.parquet as pq
 from anonpipe import codebook
 from anonpipe.encoding.values import is_number, plain, plain_type
 from anonpipe.errors import InputError, JobError, OutputError
-from anonpipe.files import drafted, sync_path, why
+from anonpipe.files import drafted, explained, need, sync_path
 from anonpipe.job.csv_format import DEFAULT_FORMAT, NULLS, CsvFormat
 from anonpipe.source import Spelling, csv_fields, csv_spellings
 from anonpipe.storage.versions import OutputPlace
@@ -127,7 +126,7 @@ def export_csv(
         )
     like_null: set[str] = set()
     rows = 0
-    try:
+    with explained(f"{target} cannot be written", "give another place"):
         schema = _schema_of_csv(where, manifest)
         names = [f.name for f in schema if pa.types.is_boolean(f.type) or pa.types.is_floating(f.type)]
         spelled = {} if like is None else csv_spellings(like, form, names)
@@ -149,8 +148,6 @@ def export_csv(
                 named = zip(values.schema.names, values.columns, strict=True)
                 fields = [csv_fields(form, column, spelled.get(name, Spelling())) for name, column in named]
                 out.write(_lines(fields, form, encoder, target))
-    except OSError as error:
-        raise OutputError(f"{target} cannot be written: {why(error)}; give another place") from None
     warning = f"{', '.join(map(repr, sorted(like_null)))}: many CSV readers take texts such as NA for missing values"
     return Exported(str(target), rows, 1, (warning,) if like_null else ())
 
@@ -229,18 +226,14 @@ def export_workbook(where: OutputPlace, manifest: dict[str, Any], target: Path) 
     infinite numbers and whole numbers of more than 15 digits are texts, as Excel has none of them.
     """
     check_target(target)
-    if find_spec("xlsxwriter") is None:
-        raise InputError(f"{target} is written by xlsxwriter, which is not installed: pip install 'anonpipe[excel]'")
+    need(f"{target} is written", "excel", "xlsxwriter")
     schema, rows = schema_of(where, manifest), sum(entry["rows"] for entry in manifest["files"])
     if rows > _SHEET_ROWS or len(schema) > _SHEET_COLUMNS:
         limit = f"{_SHEET_ROWS:,} rows of {_SHEET_COLUMNS:,} columns"
         raise InputError(f"{rows:,} rows of {len(schema):,} columns are too many for a sheet ({limit}); export as CSV")
     book = csv.reader(io.StringIO(export_codebook(where, manifest, "csv").decode()))
-    try:
-        with drafted(target, private=False) as draft:
-            _write_sheets(draft, schema, batches(where, manifest), list(book))
-    except OSError as error:
-        raise OutputError(f"{target} cannot be written: {why(error)}; give another place") from None
+    with explained(f"{target} cannot be written", "give another place"), drafted(target, private=False) as draft:
+        _write_sheets(draft, schema, batches(where, manifest), list(book))
     return Exported(str(target), rows, 1)
 
 
@@ -311,24 +304,23 @@ def export_folders(where: OutputPlace, manifest: dict[str, Any], target: Path, b
     whole = pa.schema([field if field.name not in by else keys.field(field.name) for field in schema])
     draft = target.with_name(f".{target.name}.{secrets.token_hex(8)}.draft")
     try:
-        draft.mkdir()
-        ds.write_dataset(
-            (_with_plain(batch, by, whole) for batch in batches(where, manifest)),
-            draft,
-            schema=whole,
-            format="parquet",
-            partitioning=ds.partitioning(keys, flavor="hive"),
-            max_partitions=len(sizes) + 1,
-            max_open_files=256,
-            use_threads=False,
-            file_options=ds.ParquetFileFormat().make_write_options(compression="zstd"),
-        )
-        files = list(draft.rglob("*.parquet"))
-        for path in files:
-            sync_path(path)
-        os.rename(draft, target)
-    except OSError as error:
-        raise OutputError(f"{target} cannot be written: {why(error)}; give another place") from None
+        with explained(f"{target} cannot be written", "give another place"):
+            draft.mkdir()
+            ds.write_dataset(
+                (_with_plain(batch, by, whole) for batch in batches(where, manifest)),
+                draft,
+                schema=whole,
+                format="parquet",
+                partitioning=ds.partitioning(keys, flavor="hive"),
+                max_partitions=len(sizes) + 1,
+                max_open_files=256,
+                use_threads=False,
+                file_options=ds.ParquetFileFormat().make_write_options(compression="zstd"),
+            )
+            files = list(draft.rglob("*.parquet"))
+            for path in files:
+                sync_path(path)
+            os.rename(draft, target)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     return Exported(str(target), sum(sizes.values()), len(files))
@@ -416,10 +408,7 @@ def _ordered(table: pa.Table) -> dict[str, Codes]:
 
 
 def _check(schema: pa.Schema, manifest: dict[str, Any], target: Path) -> None:
-    if find_spec("pyreadstat") is None:
-        raise InputError(
-            f"{target} is written by pyreadstat, which is not installed: pip install 'anonpipe[statistics]'"
-        )
+    need(f"{target} is written", "statistics", "pyreadstat")
     program, allowed = _NAMES[target.suffix.lower()]
     if odd := [name for name in schema.names if allowed.fullmatch(name) is None]:
         raise InputError(f"{program} takes no columns named {', '.join(map(repr, odd))}; export as CSV and rename them")

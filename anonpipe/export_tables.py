@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, suppress
 from functools import partial
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,7 @@ from anonpipe.codebook import DOCUMENT
 from anonpipe.encoding.values import plain, plain_type
 from anonpipe.errors import InputError, OutputError
 from anonpipe.export import Exported, batches, check_target, schema_of
-from anonpipe.files import sync_path, why
+from anonpipe.files import need, sync_path, why
 from anonpipe.source import call_driver, connect, refuse_password
 from anonpipe.storage import release
 from anonpipe.storage.versions import MANIFEST, SIGNATURE, OutputPlace, create_if_absent
@@ -60,9 +59,7 @@ def export_table(where: OutputPlace, manifest: dict[str, Any], target: str) -> E
     kind, store, name = match.groups()
     kind = "postgresql" if kind == "postgres" else kind
     wanted = _PACKAGES.get(kind, ("adbc_driver_manager", "duckdb" if kind == "duckdb" else f"adbc_driver_{kind}"))
-    if any(find_spec(package) is None for package in wanted):
-        extra = "lake" if kind in _PACKAGES else "sql"
-        raise InputError(f"{kind} tables need packages that are not installed: pip install 'anonpipe[{extra}]'")
+    need(f"tables of {kind} are written", "lake" if kind in _PACKAGES else "sql", *wanted)
     documents = _documents(where, manifest)
     schema = pa.schema(
         [field.with_type(_type(field.type, kind)).with_nullable(True) for field in schema_of(where, manifest)]

@@ -9,6 +9,7 @@ import os
 import re
 import secrets
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -78,15 +79,39 @@ def why(error: OSError) -> str:
     return "the storage refuses"
 
 
+def need(what: str, extra: str, *packages: str) -> None:
+    """Refuse what is done by packages that are not installed; an extra of anonpipe brings them."""
+    if missing := next((name for name in packages if find_spec(name) is None), None):
+        package = missing.replace("_", "-")
+        raise InputError(f"{what} by {package}, which is not installed: pip install 'anonpipe[{extra}]'")
+
+
+@contextlib.contextmanager
+def private_umask() -> Iterator[None]:
+    """Files made here are for their owner alone."""
+    before = os.umask(0o077)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+@contextlib.contextmanager
+def explained(
+    problem: str, remedy: str, kind: type[AnonpipeError] = OutputError, of: type[OSError] = OSError
+) -> Iterator[None]:
+    """Turn errors of the file system into the user's: what cannot be done, why, and what helps."""
+    try:
+        yield
+    except of as error:
+        raise kind(f"{problem}: {why(error)}; {remedy}") from None
+
+
 def make_private(folder: Path) -> Path:
     """Create `folder` so that only its owner can look inside (0700)."""
-    try:
+    with explained(f"the staging folder {folder} cannot be made", "set run.staging or ANONPIPE_STAGING"):
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         folder.chmod(0o700)
-    except OSError as error:
-        raise OutputError(
-            f"the staging folder {folder} cannot be made: {why(error)}; set run.staging or ANONPIPE_STAGING"
-        ) from None
     return folder
 
 

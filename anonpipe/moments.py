@@ -9,7 +9,7 @@ any split of a table merges to the moments of the whole, to rounding. From them 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import reduce
 from typing import Any, Protocol, Self, TypeVar
 
@@ -62,6 +62,16 @@ def _same_width(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> None:
         raise InputError(f"moments of {len(a)} and {len(b)} columns do not merge; count the same columns everywhere")
 
 
+@dataclass(frozen=True, eq=False)
+class Summed:
+    """Fields that add up when pieces are merged, or that have a `merge` themselves."""
+
+    def merge(self, other: Self) -> Self:
+        """Both pieces together."""
+        pairs = ((getattr(self, each.name), getattr(other, each.name)) for each in fields(self))
+        return type(self)(*(a.merge(b) if hasattr(a, "merge") else a + b for a, b in pairs))
+
+
 # --- Number, mean and scatter of records, and of records in groups ----------------------------------------------------
 
 
@@ -97,8 +107,8 @@ class Moments:
 
 
 @dataclass(frozen=True, eq=False)
-class GroupedMoments:
-    """Moments of records in groups."""
+class GroupedMoments(Summed):
+    """Moments of records in groups; no group may have records in two pieces that are merged."""
 
     total: Moments  # Moments of all records
     within: FloatArray  # Scatter of the records about their group's mean, summed over groups, shape (width, width)
@@ -121,11 +131,6 @@ class GroupedMoments:
         """
         total = Moments.of(as_table(features))
         return cls(total, total.scatter - Moments.of(as_table(centres)).scatter, len(features))
-
-    def merge(self, other: Self) -> Self:
-        """Both pieces together; no group may have records in both."""
-        within = self.within + other.within
-        return type(self)(self.total.merge(other.total), within, self.groups + other.groups)
 
     @property
     def between_scatter(self) -> FloatArray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -125,21 +125,13 @@ def combine(
     if rule == "full" and copies < 2:
         raise InputError("the full rule needs two copies or more; give more, or take 'partial'")
     within, between = own.mean(axis=0), found.var(axis=0, ddof=1) if copies > 1 else np.zeros(found.shape[1:])
-    variance, df = (_partial if rule == "partial" else _full)(within, between, copies)
-    if rule == "full":
-        share = 1.0 if synthetic_rows is None or rows is None else synthetic_rows / rows
-        variance = np.where(variance > 0, variance, share * within)
-    return Combined(found.mean(axis=0), variance, within, between, df)
-
-
-def _partial(within: Any, between: Any, copies: int) -> tuple[FloatArray, FloatArray]:
     with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = np.where(between > 0, copies * within / between, np.inf)
-    return within + between / copies, (copies - 1) * (1 + ratio) ** 2 if copies > 1 else np.full_like(within, np.inf)
-
-
-def _full(within: Any, between: Any, copies: int) -> tuple[FloatArray, FloatArray]:
-    total = (1 + 1 / copies) * between
-    with np.errstate(divide="ignore", invalid="ignore"):
-        left = np.where(total > within, 1 - within / total, np.inf)  # where u counts, it is of many records
-    return total - within, (copies - 1) * left**2
+        if rule == "partial":
+            variance = within + between / copies
+            left = 1 + np.where(between > 0, copies * within / between, np.inf)
+        else:
+            total = (1 + 1 / copies) * between
+            share = 1.0 if synthetic_rows is None or rows is None else synthetic_rows / rows
+            variance = np.where(total > within, total - within, share * within)
+            left = np.where(total > within, 1 - within / total, np.inf)  # where u counts, it is of many records
+    return Combined(found.mean(axis=0), variance, within, between, max(copies - 1, 1) * left**2)

@@ -26,7 +26,7 @@ from anonpipe.pipeline.evaluation.samples import read_predicates, read_queries, 
 from anonpipe.pipeline.evaluation.search import matches_in
 from anonpipe.pipeline.outcome import facts
 from anonpipe.pipeline.preview import preview
-from anonpipe.pipeline.run import unpublished, verify
+from anonpipe.pipeline.run import to_the_end, verify
 from anonpipe.pipeline.tasks.passes import last_channels
 from anonpipe.propose.guesses import guess
 from anonpipe.propose.profile import look_at
@@ -72,7 +72,7 @@ def _units_of_groups(job):
             found += [len(set(units[labels == label])) for label in np.unique(labels)]
         return found
 
-    return unpublished(job, False, lambda _: None, "ignore", counted)
+    return to_the_end(job, False, lambda _: None, "ignore", counted)
 
 
 def test_after_panel_attack_no_group_has_fewer_firms_than_k(tmp_path):
@@ -184,7 +184,7 @@ def _kept_whole(job):
         checked = [check.measured for check in verify(run).checks if check.key == "units.split"]
         return split, checked, len(groups), min(len(set(units)) for units in groups.values())
 
-    return unpublished(job, False, lambda _: None, "ignore", counted)
+    return to_the_end(job, False, lambda _: None, "ignore", counted)
 
 
 @pytest.mark.parametrize("method", ["mdav", "k_ward"])
@@ -352,7 +352,7 @@ def test_a_hold_out_takes_whole_units(tmp_path, role):
             seen.append(((found.counts == 1).sum(), ((found.counts == 1) & (rows > 1)).sum()))
         return context.cut.rows, run.staging.results("scan").read(0)["held_out"], seen
 
-    kept, held, seen = unpublished(job, False, lambda _: None, "ignore", looked_at)
+    kept, held, seen = to_the_end(job, False, lambda _: None, "ignore", looked_at)
     assert kept + held == 1200 and held % 4 == 0
     assert all(alone > 0 for alone, _ in seen), "some predicates single out a unit"
     assert sum(by_rows for _, by_rows in seen) > 0, "among them such as several rows of the unit meet"
@@ -381,7 +381,7 @@ def test_who_finds_any_row_of_a_unit_has_found_the_unit(tmp_path):
         measured = {one.name: one.value for one in load_assessment(context.work).risk}
         return len(set(asked_units.own)), np.mean(hits), np.mean(shares), measured
 
-    asked, group, expected, measured = unpublished(job, False, lambda _: None, "ignore", both)
+    asked, group, expected, measured = to_the_end(job, False, lambda _: None, "ignore", both)
     assert asked == 80
     assert any(name.startswith("tails.") for name in measured)
     assert measured["linkage.group"] == pytest.approx(group)
@@ -439,7 +439,7 @@ def test_identifier_that_proves_to_be_unit_has_its_own_noise(tmp_path):
 
     as_rows = small.job(tmp_path, _table(), COLUMNS | {"person": {"role": "identifier"}}, rows_per_unit="many")
     as_units = small.job(tmp_path, _table(), COLUMNS | {"person": {"role": "identifier"}})
-    keys = [unpublished(job, False, lambda _: None, "ignore", key) for job in (as_rows, as_units)]
+    keys = [to_the_end(job, False, lambda _: None, "ignore", key) for job in (as_rows, as_units)]
     assert as_rows.digest() == as_units.digest() and keys[0] != keys[1]
 
 

@@ -22,11 +22,6 @@ from anonpipe.errors import AnonpipeError, InputError
 from anonpipe.types import FloatArray
 
 
-def as_many(given: int, params: Any) -> int:
-    """The channels stay as many as they are."""
-    return given
-
-
 @dataclass(frozen=True)
 class Rows:
     """Replaces the channels of any part of the rows."""
@@ -36,7 +31,7 @@ class Rows:
     function: Callable[..., FloatArray]
     least: int = 0  # Rows that a part must have at least
     # `channels(given, params)`: how many channels the new part has, of so many given ones. By default as many.
-    channels: Callable[[int, Any], int] = as_many
+    channels: Callable[[int, Any], int] = lambda given, params: given
     stream: str | None = None  # Of its draws; by default one that follows from its number and name
     redrawn: bool = False  # Whether copies of a release differ from this step on
 

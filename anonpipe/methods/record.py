@@ -69,7 +69,7 @@ class Method:
     # function or of the stages around it; by default one is made of summary and function. None for what no job names.
     options: type[MethodOptions] | None = MethodOptions
     base: type[MethodOptions] = MethodOptions  # The options that all such methods have
-    published: str  # Name in the literature
+    published: str = ""  # Name in the literature; by default the summary is it
     reference: str  # DOI and place
     cost: str  # Time and memory, in n records of w columns
     forms: str | None = None  # The option of a few values that `compare` sets by `method:form`
@@ -82,6 +82,7 @@ class Method:
             raise TypeError(f"{self.name}: give summary, or options (None for a method that no job names)")
         if self.summary:
             object.__setattr__(self, "options", options_of(self.function, self.summary, self.base))
+            object.__setattr__(self, "published", self.published or self.summary.rstrip("."))
         if self.options is None:
             return
         if get_args(self.options.model_fields["method"].annotation) != (self.name,):

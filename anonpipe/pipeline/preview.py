@@ -208,6 +208,11 @@ def preview(job: Job, on_progress: OnProgress = lambda _: None) -> Preview:
     else:
         verdict, of_run = without_measures(given, on_progress)
     failing, by = failing + _failed(job, verdict), " x ".join(job.strata.by) or "whole table"
+    of_preparation = [] if whole is None else [whole.meaning, whole.form, *whole.warnings]
+    of_preparation += [] if controlled is None else controlled.warnings
+    before, after = (*job.warnings(), *of_units, *of_preparation), (*_repeats(job, overlaps), *map(_unmet, unmet))
+    widths = len(encoder.names) + cells + (3 if method.keeps_features else 2) * fitted.width + ranked
+    aimed = min(rows, max(strata.rows))
     return Preview(
         given=given,
         job=job,
@@ -216,33 +221,13 @@ def preview(job: Job, on_progress: OnProgress = lambda _: None) -> Preview:
         values=_stratum_values(fitted),
         dropped=strata.dropped,
         width=width,
-        rows=min(rows, max(strata.rows)),
+        rows=aimed,
         partitions=partitions,
         files=max(1, round(n_rows / job.release.file_rows)) * job.release.copies,
         workers=workers if needs_workers(job, source.rows) else 0,
-        staging_bytes=8
-        * n_rows
-        * (len(encoder.names) + cells + (3 if method.keeps_features else 2) * fitted.width + ranked)
-        * job.release.copies
-        + source.bytes,
-        peak_bytes=predicted_peak_bytes(
-            min(rows, max(strata.rows)), width, cells, workers, job, n_rows if method.by_column else 0
-        ),
-        warnings=tuple(
-            dict.fromkeys(
-                (
-                    *job.warnings(),
-                    *of_units,
-                    *(() if whole is None else (whole.meaning, whole.form, *whole.warnings)),
-                    *(() if controlled is None else controlled.warnings),
-                    *resolved.warnings.all(),
-                    *of_run,
-                    *_repeats(job, overlaps),
-                    *map(_unmet, unmet),
-                    *failing,
-                )
-            )
-        ),
+        staging_bytes=8 * n_rows * widths * job.release.copies + source.bytes,
+        peak_bytes=predicted_peak_bytes(aimed, width, cells, workers, job, n_rows if method.by_column else 0),
+        warnings=tuple(dict.fromkeys((*before, *resolved.warnings.all(), *of_run, *after, *failing))),
         methods=method.lines,
         recoded=() if controlled is None else controlled.figures,
         recoded_in_short="" if controlled is None else controlled.in_short,

@@ -64,20 +64,43 @@ def execute(
     repeats: Repeats = "refuse",
 ) -> RunOutcome:
     """Run a job from input to release."""
+    return to_the_end(
+        job, cluster, on_progress, repeats, lambda run: finish(run, verify(run)), resume=resume, publishes=True
+    )
+
+
+def to_the_end(
+    job: Job,
+    cluster: bool,
+    on_progress: OnProgress,
+    repeats: Repeats,
+    ended: Callable[[Run], _Ended],
+    *,
+    resume: bool = False,
+    publishes: bool = False,
+    left_out: Callable[[Run, Executor], None] | None = None,
+) -> _Ended:
+    """Run a job up to its written files, but for a stage, and return `ended(run)`.
+
+    The staging is deleted, but of a run that publishes: it is kept where that fails, to be resumed.
+    """
     try:
-        with interrupts.stoppable() if cluster else contextlib.nullcontext():  # Dask swallows Ctrl-C
-            return _execute(job, resume, cluster, on_progress, repeats)
+        with (
+            interrupts.stoppable() if cluster else contextlib.nullcontext(),  # Dask swallows Ctrl-C
+            open_run(job, resume, on_progress, publishes=publishes or repeats == "trial", repeats=repeats) as run,
+        ):
+            try:
+                with open_executor(job, run.staging, cluster) as executor:
+                    for stage in MAPPED_STAGES:
+                        if stage is not left_out:
+                            stage(run, executor)
+                return ended(run)
+            finally:
+                if not publishes:
+                    remove(run.staging)
     except Exception as error:
         failure = engine.account(error, "the run")
     failure.raise_it()
-
-
-def _execute(job: Job, resume: bool, cluster: bool, on_progress: OnProgress, repeats: Repeats) -> RunOutcome:
-    with open_run(job, resume, on_progress, repeats=repeats) as run:
-        with open_executor(job, run.staging, cluster) as executor:
-            for stage in MAPPED_STAGES:
-                stage(run, executor)
-        return finish(run, verify(run))
 
 
 def scan(run: Run, executor: Executor) -> None:
@@ -123,22 +146,18 @@ def transform(run: Run, executor: Executor) -> None:
 def decode(run: Run, executor: Executor) -> None:
     """Turn the channels of the last pass into released rows, and sample pairs of original and released rows."""
     for one in run.copies:
-        _decode(one, executor)
-
-
-def _decode(run: Run, executor: Executor) -> None:
-    partitions, fitted = len(run.context.cut.partitions), run.context.fitted
-    run.context.call(make_released)
-    if fitted.scores is not None and not run.staging.has("file_rows.json"):
-        run.map_stage(executor, "scores", partitions, "rank")
-        run.context.call(merge_scores)
-    if fitted.weight is not None and not run.staging.has("file_rows.json"):
-        run.map_stage(executor, "weights", partitions)
-        run.context.call(calibrate)
-    run.map_stage(executor, "decode", partitions)
-    decoded = run.staging.results("decode").read_all(partitions)
-    run.staging.write_json("file_rows.json", [result["file_rows"] for result in decoded])
-    run.context.call(drop_waiting)
+        partitions, fitted = len(one.context.cut.partitions), one.context.fitted
+        one.context.call(make_released)
+        if fitted.scores is not None and not one.staging.has("file_rows.json"):
+            one.map_stage(executor, "scores", partitions, "rank")
+            one.context.call(merge_scores)
+        if fitted.weight is not None and not one.staging.has("file_rows.json"):
+            one.map_stage(executor, "weights", partitions)
+            one.context.call(calibrate)
+        one.map_stage(executor, "decode", partitions)
+        decoded = one.staging.results("decode").read_all(partitions)
+        one.staging.write_json("file_rows.json", [result["file_rows"] for result in decoded])
+        one.context.call(drop_waiting)
 
 
 def assess(run: Run, executor: Executor) -> None:
@@ -220,7 +239,7 @@ class InMemoryRelease:
 
 def assess_only(job: Job) -> tuple[Verdict, Assessment]:
     """Run a job in this process to its verdict and publish nothing; the staging is deleted."""
-    return unpublished(
+    return to_the_end(
         job, False, lambda _: None, "ignore", lambda run: (verify(run), load_assessment(run.context.work))
     )
 
@@ -231,37 +250,12 @@ def without_measures(job: Job, on_progress: OnProgress) -> tuple[Verdict, list[s
     def judged(run: Run) -> tuple[Verdict, list[str]]:
         return _judged(run), list(unmeasured_warnings(run).all())
 
-    return unpublished(job, False, on_progress, "ignore", judged, left_out=assess)
-
-
-def unpublished(
-    job: Job,
-    cluster: bool,
-    on_progress: OnProgress,
-    repeats: Repeats,
-    ended: Callable[[Run], _Ended],
-    left_out: Callable[[Run, Executor], None] | None = None,
-) -> _Ended:
-    """Run a job up to its written files, but for a stage, and return `ended(run)`; the staging is deleted."""
-    try:
-        with open_run(job, False, on_progress, publishes=repeats == "trial", repeats=repeats) as run:
-            try:
-                with open_executor(job, run.staging, cluster) as executor:
-                    for stage in MAPPED_STAGES:
-                        if stage is not left_out:
-                            stage(run, executor)
-                return ended(run)
-            finally:
-                remove(run.staging)
-    except Exception as error:
-        failure = engine.account(error, "the run")
-    failure.raise_it()
+    return to_the_end(job, False, on_progress, "ignore", judged, left_out=assess)
 
 
 def try_out(job: Job, cluster: bool = True, on_progress: OnProgress = lambda _: None) -> RunOutcome:
     """Run a job to its verdict and internal report; nothing is published or logged, and the staging is deleted."""
-    with interrupts.stoppable() if cluster else contextlib.nullcontext():
-        return unpublished(job, cluster, on_progress, "trial", lambda run: finish_trial(run, verify(run)))
+    return to_the_end(job, cluster, on_progress, "trial", lambda run: finish_trial(run, verify(run)))
 
 
 def in_memory(job: Job, on_progress: OnProgress = lambda _: None) -> InMemoryRelease:
@@ -269,7 +263,7 @@ def in_memory(job: Job, on_progress: OnProgress = lambda _: None) -> InMemoryRel
 
     Nothing is published. The release logs are compared but not changed, and the staging is deleted.
     """
-    return unpublished(job, False, on_progress, "unlogged", _ended)
+    return to_the_end(job, False, on_progress, "unlogged", _ended)
 
 
 def _ended(run: Run) -> InMemoryRelease:

@@ -127,24 +127,21 @@ def of_two_tables(
 ) -> content.Report:
     """The internal report of two tables, of which other parts are given too; how the release came about is unknown."""
     checks = _lines(verdict.checks)
+    unknown: dict[str, Any] = dict.fromkeys(("strata", "methods", "columns", "guarantees", "not_guaranteed"), ())
     return content.Report(
         of="two tables",
         audience="internal",
         passed=verdict.passed,
         headline=words.kept(verdict.passed, checks),
         summary=words.summary(checks),
-        strata=(),
         partitions=0,
-        methods=(),
-        columns=(),
-        guarantees=(),
-        not_guaranteed=(),
         checks=checks,
         dials=words.dials(verdict.checks),
         pictures=tuple(_picture(one, "") for one in distributions),
         correlations=_correlations(correlations, with_original=True),
         survival=tuple(map(_survival, survival)),
         notes=verdict.notes,
+        **unknown,
         **_measured(assessment),
         **parts,
     )

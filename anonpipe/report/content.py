@@ -364,13 +364,8 @@ class Report(Part):
     def _nothing_disclosed(self) -> Report:
         if self.audience == "internal":
             return self
-        empty = {
-            "source": self.source,
-            "output": self.output,
-            "version": self.version,
-            "job": self.job,
-            "warnings": self.warnings,
-            "notes": self.notes,
+        for_the_steward = ("source", "output", "version", "job", "warnings", "notes")
+        empty = {name: getattr(self, name) for name in for_the_steward} | {
             "a disclosive measure": [figure.name for figure in (*self.utility, *self.risk) if figure.disclosive],
             "figures of the original": self.compared is not None,
             "original correlations": self.correlations and self.correlations.original,

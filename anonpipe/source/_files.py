@@ -424,12 +424,10 @@ def _column_problems(name: str, column: Column, kind: pa.DataType) -> list[str]:
 
 def _misfit(kind: Kind, plain: pa.DataType) -> str | None:
     """What a kind needs that the type is not, and the remedy."""
-    if kind.coded:
-        return None
     if kind is Kind.DATE:
         fits = is_date(plain) or pa.types.is_string(plain)
         return None if fits else "needs dates; convert the column, or declare another kind"
-    if is_number(plain):
+    if kind.coded or is_number(plain):
         return None
     if is_date(plain):
         return "needs numbers; declare kind: date"

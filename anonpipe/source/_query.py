@@ -16,8 +16,8 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, quote, urlsplit
@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from anonpipe.errors import InputError
-from anonpipe.files import disk_errors, make_private
+from anonpipe.files import disk_errors, make_private, need
 from anonpipe.job.csv_format import CsvFormat
 from anonpipe.source._files import File, Source, guarded, local_path, locate, looked_up, open_bytes
 from anonpipe.source._format import refuse_other
@@ -58,14 +58,14 @@ class Query:
 
     def read(self, folder: Path) -> Source:
         """Ask, and write the answer into a private folder, batch by batch."""
-        path = make_private(folder) / "rows.parquet"
-        with disk_errors("writing the rows of the query"):
-            size = _copied(self, path)
-        return copied_source(path, size, self.url)
+        return _copied_source(folder, "writing the rows of the query", partial(_copied, self), self.url)
 
 
-def copied_source(path: Path, size: int, url: str) -> Source:
-    """The Parquet file that an input was copied to, as the source."""
+def _copied_source(folder: Path, doing: str, copy: Callable[[Path], int], url: str) -> Source:
+    """The Parquet file in a private folder that an input is copied to, as the source."""
+    path = make_private(folder) / "rows.parquet"
+    with disk_errors(doing):
+        size = copy(path)
     with path.open("rb") as handle:
         stamp = hashlib.file_digest(handle, "sha256").hexdigest()
     units, schema, types = open_parquet([File(str(path), size, stamp, "parquet")])
@@ -171,8 +171,7 @@ def _copied(query: Query, path: Path) -> int:
         "that no other program has it open for writing"
     )
     driver, given = _driver_of(query, path.parent / "spill")
-    if any(find_spec(name) is None for name in ("adbc_driver_manager", f"adbc_driver_{driver}")):
-        raise InputError(f"{query.url} is asked by packages that are not installed: pip install 'anonpipe[sql]'")
+    need(f"{query.url} is asked", "sql", "adbc_driver_manager", f"adbc_driver_{driver}")
     size = 0
     with (
         closing(call_driver(closed, _connect_to_read, driver, given)) as connection,
@@ -235,10 +234,7 @@ class LakeTable:
 
     def read(self, folder: Path) -> Source:
         """Copy the version into a private folder, batch by batch."""
-        path = make_private(folder) / "rows.parquet"
-        with disk_errors("copying the rows of the table"):
-            size = _copied_version(self, path)
-        return copied_source(path, size, self.url)
+        return _copied_source(folder, "copying the rows of the table", partial(_copied_version, self), self.url)
 
 
 def find_lake_table(url: str, form: CsvFormat | None = None) -> LakeTable | None:
@@ -265,8 +261,7 @@ def _is_delta(name: str) -> bool:
 def _copied_version(table: LakeTable, path: Path) -> int:
     """Write the version as Parquet; how many bytes it had as it came."""
     package = "pyiceberg" if table.name.startswith(_ICEBERG) else "deltalake"
-    if find_spec(package) is None:
-        raise InputError(f"{table.url} is read by a package that is not installed: pip install 'anonpipe[lake]'")
+    need(f"{table.url} is read", "lake", package)
     broken = f"{table.url} cannot be read: a file of it is missing or damaged; look at it with {package}"
     schema, batches = _opened_iceberg(table) if package == "pyiceberg" else _opened_delta(table)
     size = 0

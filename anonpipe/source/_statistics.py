@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
 import pyarrow as pa
 
 from anonpipe.errors import InputError
+from anonpipe.files import need
 from anonpipe.source._files import File, Labels, Unit, guarded, local_path, units_of
 from anonpipe.source._parquet import check_same
 
@@ -118,8 +118,7 @@ def _pieces(path: str, names: Sequence[str] | None) -> Iterator[tuple[Columns, d
 
 
 def _reader(path: str) -> Callable[..., Any]:
-    if find_spec("pyreadstat") is None:
-        raise InputError(f"{path} is read by pyreadstat, which is not installed: pip install 'anonpipe[statistics]'")
+    need(f"{path} is read", "statistics", "pyreadstat")
     suffix = next(suffix for suffix in SUFFIXES if path.lower().endswith(suffix))
     reader: Callable[..., Any] = getattr(import_module("pyreadstat"), _READERS[suffix])
     return reader

@@ -11,7 +11,6 @@ import zipfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from importlib import import_module
-from importlib.util import find_spec
 from itertools import islice
 from typing import Any
 from xml.etree import ElementTree
@@ -19,6 +18,7 @@ from xml.etree import ElementTree
 import pyarrow as pa
 
 from anonpipe.errors import InputError
+from anonpipe.files import need
 from anonpipe.source._files import File, Unit, guarded, open_bytes, split_sheet, units_of
 
 _DAMAGED_BOOK = "is no readable workbook: it is damaged or has a password; save it again as .xlsx"
@@ -76,8 +76,7 @@ def read_workbook(unit: Unit, schema: pa.Schema, names: Sequence[str], rows: int
 def _sheet(path: str) -> tuple[Any, Any]:
     """The workbook, and the sheet that is named or the only one that is seen."""
     plain, wanted = split_sheet(path)
-    if find_spec("python_calamine") is None:
-        raise InputError(f"{plain} is read by python-calamine, which is not installed: pip install 'anonpipe[excel]'")
+    need(f"{plain} is read", "excel", "python_calamine")
     if plain.lower().endswith(".xls"):
         raise InputError(f"{plain} {_OLD}")
     book: Any = guarded(plain, _DAMAGED_BOOK, import_module("python_calamine").load_workbook, open_bytes(plain))

@@ -18,7 +18,7 @@ import json
 import os
 import secrets
 import stat
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -33,7 +33,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from anonpipe import interrupts
 from anonpipe.errors import AnonpipeError, BusyError, InputError, OutputError
-from anonpipe.files import sync_path, why
+from anonpipe.files import explained, sync_path, why
 from anonpipe.rng import keyed
 from anonpipe.storage import versions
 from anonpipe.storage.versions import MANIFEST, POINTER, SIGNATURE, VERSIONS, OutputPlace, exclusive_lock
@@ -78,19 +78,14 @@ def check_writable(where: OutputPlace) -> None:
 
 def _probed(where: OutputPlace, what: str) -> set[str]:
     """The content of a folder, after a test that it can be written."""
-    try:
-        with versions.made_folder(where):
-            present = versions.list_names(where)
-            probe = where.path(f".probe-{secrets.token_hex(8)}")
-            with where.filesystem.open(probe, "wb") as out:
-                out.write(b"")
-            with contextlib.suppress(FileNotFoundError):  # a publishing run has cleaned it up
-                where.filesystem.rm_file(probe)
-    except OSError as error:
-        raise OutputError(
-            f"the {what} {where.url()} cannot be written: {why(error)}; choose another folder or correct its "
-            "permissions"
-        ) from None
+    remedy = "choose another folder or correct its permissions"
+    with explained(f"the {what} {where.url()} cannot be written", remedy), versions.made_folder(where):
+        present = versions.list_names(where)
+        probe = where.path(f".probe-{secrets.token_hex(8)}")
+        with where.filesystem.open(probe, "wb") as out:
+            out.write(b"")
+        with contextlib.suppress(FileNotFoundError):  # a publishing run has cleaned it up
+            where.filesystem.rm_file(probe)
     return present
 
 
@@ -265,13 +260,9 @@ def withdrawn_error(version: str, note: Mapping[str, str]) -> InputError:
     return InputError(f"{version} was withdrawn on {note['time'][:10]}: {note['because']}")
 
 
-@contextlib.contextmanager
-def _readable(where: OutputPlace) -> Iterator[None]:
+def _readable(where: OutputPlace) -> contextlib.AbstractContextManager[None]:
     """Report a storage that does not answer as such, not as damage."""
-    try:
-        yield
-    except OSError as error:
-        raise InputError(f"{where.url()} cannot be read: {why(error)}; try again when it can") from None
+    return explained(f"{where.url()} cannot be read", "try again when it can", InputError)
 
 
 def _refuse_strays(where: OutputPlace) -> None:
@@ -451,16 +442,12 @@ def prune(url: str, keep: int = 1, internal: str | None = None) -> list[str]:
     with exclusive_lock(where):
         current, order = versions.current_version(where), versions.version_order
         older = [name for name in versions.list_versions(where) if current and order(name) < order(current)]
-        try:
+        remedy = "correct its permissions, then try again"
+        with explained(f"old versions at {where.url()} cannot be deleted", remedy):
             for version in older[: max(0, len(older) - max(0, keep - 1))]:
                 if version not in versions.pointers(where):
                     versions.remove_version(where, version)
                     deleted.append(version)
-        except OSError as error:
-            raise OutputError(
-                f"old versions at {where.url()} cannot be deleted: {why(error)}; correct its permissions, then try "
-                "again"
-            ) from None
     return deleted
 
 

@@ -27,8 +27,8 @@ import numpy as np
 import numpy.typing as npt
 
 from anonpipe.environment import package_versions
-from anonpipe.errors import AnonpipeError, InputError, OutputError, plural
-from anonpipe.files import why
+from anonpipe.errors import AnonpipeError, InputError, plural
+from anonpipe.files import explained
 from anonpipe.rng import home_key, keyed, private_home
 from anonpipe.storage import release, versions
 from anonpipe.storage.sketch import Sketch, UnitSums, chance_of, chance_of_shifted, shared_records
@@ -575,16 +575,13 @@ def withdraw(url: str, because: str, internal: str | None = None) -> tuple[str, 
             raise InputError(f"the files of {name} are gone; the same release is still out: withdraw {at}")
         note = {"withdrawn": name, "time": datetime.now(UTC).isoformat(timespec="seconds"), "because": because}
         line = {"anonpipe_log": _FORM, **note, **({"remaining": remaining} if remaining else {"equal": equal})}
-        try:  # the note first and the output's log last: between them it is unfinished
+        # The note first and the output's log last: between them it is unfinished
+        with explained(f"{where.url()} cannot be changed", "correct its permissions, then withdraw again"):
             release.keep_private(where, "withdrawn", {f"{name}.json": json.dumps({"version": name, **note}).encode()})
             versions.unpoint(where, name)
             versions.remove_version(where, name)
             _append(private_home() / LOG, line)
             _append_to_output(where, line)
-        except OSError as error:
-            raise OutputError(
-                f"{where.url()} cannot be changed: {why(error)}; correct its permissions, then withdraw again"
-            ) from None
         return name, versions.current_version(where), remaining
 
 

@@ -33,8 +33,8 @@ from typing import IO, Any
 from fsspec.implementations.local import LocalFileSystem
 
 from anonpipe import interrupts
-from anonpipe.errors import AnonpipeError, BusyError, OutputError
-from anonpipe.files import NO_LOCKS, StorageError, drafted, sync_path, try_lock, why, write_atomic
+from anonpipe.errors import AnonpipeError, BusyError
+from anonpipe.files import NO_LOCKS, StorageError, drafted, explained, sync_path, try_lock, write_atomic
 
 MANIFEST = "_manifest.json"  # Readers of Parquet folders pass over names that begin with an underscore
 SIGNATURE = "_manifest.json.sig"  # Of the bytes of the manifest, see `anonpipe.storage.release`
@@ -294,22 +294,15 @@ def exclusive_lock(where: OutputPlace, patience: float = PATIENCE) -> Iterator[N
         return
     with contextlib.ExitStack() as stack:
         owners: dict[str, str | None] = {}
-        try:
+        with explained(f"the output {where.url()} cannot be written", "correct its permissions or free space"):
             for place in _places(where):
                 stack.enter_context(made_folder(place))
                 owners[place.url()] = stack.enter_context(_locked(place, deadline))
             _clean(where)
-        except OSError as error:
-            raise OutputError(
-                f"the output {where.url()} cannot be written: {why(error)}; correct its permissions or free space"
-            ) from None
         token = _HELD.set({**_HELD.get(), **owners})
-        try:
-            yield
-        except StorageError as error:  # of a storage elsewhere, which may fail at any question
-            raise OutputError(
-                f"the output {where.url()} cannot be used: {why(error)}; try again, with --resume"
-            ) from None
+        try:  # a storage elsewhere may fail at any question
+            with explained(f"the output {where.url()} cannot be used", "try again, with --resume", of=StorageError):
+                yield
         finally:
             _HELD.reset(token)
 

@@ -119,7 +119,7 @@ def attack(
     from anonpipe.pipeline.evaluation.known import coded_positions, links_own
     from anonpipe.pipeline.evaluation.measures import load_assessment
     from anonpipe.pipeline.evaluation.samples import alike_numbers, read_pairs
-    from anonpipe.pipeline.run import Run, unpublished
+    from anonpipe.pipeline.run import Run, to_the_end
     from anonpipe.propose.propose import propose_job
 
     table.frame.to_parquet(folder / "data.parquet")
@@ -146,7 +146,7 @@ def attack(
         )
         return {one.name: one.value for one in load_assessment(work).risk if one.name in wanted}
 
-    ours = unpublished(job, False, lambda _: None, "ignore", found)
+    ours = to_the_end(job, False, lambda _: None, "ignore", found)
     call = [str(JUDGES), "-m", "tests.attacks.linkers", "--judge", str(folder)]
     return ours, json.loads(subprocess.run(call, check=True, stdout=subprocess.PIPE, text=True).stdout)
 

@@ -35,7 +35,7 @@ from anonpipe.errors import InputError
 from anonpipe.job.model import Job, parse_job
 from anonpipe.job.plain_yaml import load_yaml
 from anonpipe.pipeline.cut import Cut, RowPartition, withhold
-from anonpipe.pipeline.run import _written, assess_only, execute, unpublished
+from anonpipe.pipeline.run import _written, assess_only, execute, to_the_end
 from anonpipe.propose.demo import demo_job, write_registry
 from anonpipe.rng import keyed
 from tests import small
@@ -98,7 +98,7 @@ def job_of(folder: Path, table: pa.Table, **changes: Any) -> Job:
 
 def released(folder: Path, table: pa.Table, **changes: Any) -> pd.DataFrame:
     """What is released of a night, whatever the verdict."""
-    return unpublished(job_of(folder, table, **changes), False, lambda _: None, "ignore", _written).to_pandas()
+    return to_the_end(job_of(folder, table, **changes), False, lambda _: None, "ignore", _written).to_pandas()
 
 
 def counts(frame: pd.DataFrame, columns: tuple[str, ...]) -> pd.Series:
@@ -292,7 +292,7 @@ def _centroids(folder: Path, frame: pd.DataFrame, transform: str, **how: Any) ->
     columns |= {name: {"kind": "continuous", "transform": transform} for name in VALUES}
     usual = {"k": K, "strata": {"by": ["status"]}, "measure": small.OFF, "partition": {"rows": 5_000}}
     job = small.job(folder, pa.Table.from_pandas(frame, preserve_index=False), columns, **usual | how)
-    made = unpublished(job, False, lambda _: None, "ignore", _written).to_pandas()
+    made = to_the_end(job, False, lambda _: None, "ignore", _written).to_pandas()
     return made.round(dict.fromkeys(VALUES, 9)).drop_duplicates()
 
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from anonpipe.job.model import Job
 from anonpipe.pipeline.evaluation.measures import load_assessment
-from anonpipe.pipeline.run import Run, unpublished
+from anonpipe.pipeline.run import Run, to_the_end
 from anonpipe.verify.verdict import Assessment
 
 Ended = TypeVar("Ended")
@@ -17,7 +17,7 @@ Ended = TypeVar("Ended")
 
 def looked_into(job: Job, look: Callable[[Run], Ended]) -> Ended:
     """What is seen of a run that has written its files."""
-    return unpublished(job, False, lambda _: None, "ignore", look)
+    return to_the_end(job, False, lambda _: None, "ignore", look)
 
 
 def assessed(job: Job) -> Assessment:

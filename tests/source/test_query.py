@@ -241,7 +241,7 @@ def test_what_cannot_be_asked_is_one_clear_error(tmp_path, monkeypatch):
     assert "holds no query" in refused(asking(tmp_path, where, " ; "))
     assert "does not exist" in refused(str(tmp_path / "gone.sql"))
     assert "longer than a query" in refused(asking(tmp_path, where, "SELECT 1 -- " + "x" * 2**20))
-    monkeypatch.setattr(_query, "find_spec", lambda _: None)
+    monkeypatch.setattr("anonpipe.files.find_spec", lambda _: None)
     assert "pip install 'anonpipe[sql]'" in refused(asking(tmp_path, where))
 
 

@@ -138,6 +138,6 @@ def test_what_cannot_be_read_is_one_clear_error(tmp_path, monkeypatch):
     written(tmp_path, "sav", FRAME.iloc[:20])
     with pytest.raises(InputError, match="changed while"):
         read(changed)
-    monkeypatch.setattr(_statistics, "find_spec", lambda _: None)
+    monkeypatch.setattr("anonpipe.files.find_spec", lambda _: None)
     with pytest.raises(InputError, match=r"not installed: pip install 'anonpipe\[statistics\]'"):
         open_source(written(tmp_path, "sav"))

@@ -169,7 +169,7 @@ def test_what_is_no_workbook(tmp_path, monkeypatch):
             read(str(tmp_path / name))
     with pytest.raises(InputError, match="the sheet is empty"):
         read(write(tmp_path / "e.xlsx", {"One": []}))
-    monkeypatch.setattr("anonpipe.source._workbook.find_spec", lambda _: None)
+    monkeypatch.setattr("anonpipe.files.find_spec", lambda _: None)
     with pytest.raises(InputError, match=r"anonpipe\[excel\]"):
         read(write(tmp_path / "t.xlsx", {"One": ROWS}))
 

@@ -10,7 +10,8 @@ from pydantic import Field
 from anonpipe.kernels.compiled import kernel
 from anonpipe.kernels.points import by_first_row, gather_columns, squared_distance, squared_distances
 from anonpipe.methods.grouping._classes import diagonal, jensen_shannon
-from anonpipe.methods.grouping._spanning_tree import cut_by_ratio, drop_outside, shortest_tree, smallest
+from anonpipe.methods.grouping._mdav import smallest
+from anonpipe.methods.grouping._spanning_tree import cut_by_ratio, drop_outside, shortest_tree
 from anonpipe.methods.options import ClassGroupingOptions
 from anonpipe.methods.record import Grouping
 from anonpipe.types import BoolArray, FloatArray, IntArray

@@ -17,7 +17,7 @@ from anonpipe.kernels.remaining import (
     take_rows,
     tidied,
 )
-from anonpipe.methods.grouping._mdav import group_means, join_nearest, sink, with_rest
+from anonpipe.methods.grouping._mdav import group_means, sink, with_rest
 from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
 
@@ -89,7 +89,7 @@ def _maximum_distance_groups(features: FloatArray, k: int) -> IntArray:
     return labels
 
 
-def _join_together(features: FloatArray, labels: IntArray) -> None:
+def _join_together(features: FloatArray, labels: IntArray) -> IntArray:
     """Give all records with label -1 the group whose mean is nearest to theirs, ties to the lower label."""
     remaining = np.flatnonzero(labels < 0)
     if len(remaining):
@@ -98,6 +98,7 @@ def _join_together(features: FloatArray, labels: IntArray) -> None:
         mean = mean_of(sum_rows(features, remaining), len(remaining))
         squared_distances(means.T.copy(), len(means), mean, distances)
         labels[remaining] = np.argmin(distances)
+    return labels
 
 
 def md(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
@@ -123,7 +124,7 @@ def diameter_fixed(features: FloatArray, k: int, *, rng: np.random.Generator) ->
     As `md` but for the end: of fewer than k records that remain, each joins the group whose mean is nearest to it. The
     means do not move when records join, so that their order decides nothing.
     """
-    return with_rest(features, _maximum_distance_groups(features, k), k, join_nearest)
+    return with_rest(features, _maximum_distance_groups(features, k), k)
 
 
 def pairwise_systematic(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
@@ -204,7 +205,7 @@ def condensation(features: FloatArray, k: int, *, rng: np.random.Generator) -> I
     """
     # The first free record of a random order is any free one with the same chance.
     seeds = rng.permutation(len(features)).astype(np.int64)
-    return with_rest(features, condense(features, k, seeds), k, join_nearest)
+    return with_rest(features, condense(features, k, seeds), k)
 
 
 @kernel
@@ -235,7 +236,6 @@ METHODS = (
     Grouping(
         function=md,
         summary="Maximum distance (MD).",
-        published="Maximum distance (MD)",
         reference="Domingo-Ferrer and Mateo-Sanz 2002, doi:10.1109/69.979982, as Kabir and Wang 2010, section IV",
         cost="time O(n²·w) usually, memory O(n·w)",
         sizes="k; up to 2k-1 for the last group, or for one that the last records join",
@@ -251,7 +251,6 @@ METHODS = (
     Grouping(
         function=pairwise_systematic,
         summary="Pairwise systematic microaggregation (P-S).",
-        published="Pairwise systematic microaggregation (P-S)",
         reference="Kabir, Wang and Zhang 2010, doi:10.1109/ICDM.2010.111, section V",
         cost="time O(n²·w) at worst, memory O(n·w)",
         sizes="k, and k to 2k-1 for the last group",

@@ -79,7 +79,7 @@ def group_means(features: FloatArray, labels: IntArray, n_groups: int) -> FloatA
     return means
 
 
-def join_nearest(features: FloatArray, labels: IntArray) -> None:
+def join_nearest(features: FloatArray, labels: IntArray) -> IntArray:
     """Give each record with label -1 the group whose mean, before any joins, is nearest, ties to the lower label."""
     means = group_means(features, labels, labels.max() + 1)
     columns = means.T.copy()
@@ -87,19 +87,25 @@ def join_nearest(features: FloatArray, labels: IntArray) -> None:
     for i in np.flatnonzero(labels < 0):
         squared_distances(columns, len(means), features[i], distances)
         labels[i] = np.argmin(distances)
+    return labels
+
+
+@kernel
+def smallest(key: FloatArray, count: int, ids: IntArray) -> int:
+    """Place of the smallest of the first `count` keys; of equals, of the lowest id."""
+    at = 0
+    least = key[0]
+    for i in range(1, count):
+        if key[i] <= least and (key[i] < least or ids[i] < ids[at]):
+            at = i
+            least = key[i]
+    return at
 
 
 @kernel
 def furthest(distances: FloatArray, count: int, ids: IntArray) -> int:
     """Place of the largest of the first `count` distances; of equals, of the lowest id."""
-    at = 0
-    largest = distances[0]
-    for i in range(1, count):
-        value = distances[i]
-        if value >= largest and (value > largest or ids[i] < ids[at]):
-            largest = value
-            at = i
-    return at
+    return smallest(-distances[:count], count, ids)
 
 
 @kernel
@@ -122,13 +128,13 @@ def sink(heap: IntArray, at: int, distances: FloatArray, ids: IntArray) -> None:
         at = child
 
 
-def with_rest(features: FloatArray, labels: IntArray, k: int, join: Callable[[FloatArray, IntArray], None]) -> IntArray:
+def with_rest(
+    features: FloatArray, labels: IntArray, k: int, join: Callable[[FloatArray, IntArray], IntArray] = join_nearest
+) -> IntArray:
     """The labels once k or more records that remain (-1) have formed a group, or fewer have joined others."""
-    remaining = np.flatnonzero(labels < 0)
-    if len(remaining) >= k:
-        labels[remaining] = labels.max() + 1
-    else:
-        join(features, labels)
+    if np.count_nonzero(labels < 0) < k:
+        return join(features, labels)
+    labels[labels < 0] = labels.max() + 1
     return labels
 
 
@@ -155,7 +161,7 @@ def mdav(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     each other, time then grows with about the rows to the power of 1.5 instead of 2. With many unrelated columns it
     does not.
     """
-    return with_rest(features, groups_from_outside(features, k, 2 * k, True), k, join_nearest)
+    return with_rest(features, groups_from_outside(features, k, 2 * k, True), k)
 
 
 def mdav_generic(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
@@ -187,8 +193,7 @@ def mdav_1(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArra
     remaining = np.flatnonzero(labels < 0)
     if len(remaining) >= k:
         labels[outermost_group(features, remaining, k)] = labels.max() + 1
-    join_nearest(features, labels)
-    return labels
+    return join_nearest(features, labels)
 
 
 def v_mdav(
@@ -214,9 +219,7 @@ def v_mdav(
     Solanas and Martínez-Ballesté 2006, V-MDAV: a multivariate microaggregation with variable group size, COMPSTAT 2006;
     as described by Kabir and Wang 2010, doi:10.1109/ICDM.2010.111, section IV.
     """
-    labels = _variable_groups(features, k, float(gamma))
-    join_nearest(features, labels)
-    return labels
+    return join_nearest(features, _variable_groups(features, k, float(gamma)))
 
 
 @kernel
@@ -276,9 +279,7 @@ def cbfs(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     group. The last ones, fewer than k, join the groups whose means are nearest; those means are of the k first records
     and do not move, so that the order of the last records decides nothing.
     """
-    labels = groups_from_outside(features, k, k, False)
-    join_nearest(features, labels)
-    return labels
+    return join_nearest(features, groups_from_outside(features, k, k, False))
 
 
 def class_mdav(
@@ -434,7 +435,6 @@ METHODS = (
     Grouping(
         function=cbfs,
         summary="Centroid-based fixed-size microaggregation (CBFS).",
-        published="Centroid-based fixed-size microaggregation (CBFS)",
         reference="Laszlo and Mukherjee 2005, doi:10.1109/TKDE.2005.112",
         cost="time O(n²·w/k) at worst, memory O(n·w)",
         sizes="k; up to 2k-1 where the last fewer than k records join",

@@ -694,10 +694,8 @@ def near_records(features: FloatArray, count: int, block: int) -> ListArray:
 @kernel
 def _offer(near: ListArray, distances: FloatArray, other: int, distance: float) -> None:
     """Put `other` into one point's sorted list if it belongs there and is not in it."""
-    for known in near:
-        if known == other:
-            return
-    insert_nearest(near, distances, other, distance)
+    if not _names(near, other):
+        insert_nearest(near, distances, other, distance)
 
 
 @kernel

@@ -17,7 +17,7 @@ from anonpipe.kernels.compiled import kernel
 from anonpipe.kernels.points import ascending, by_first_row, gather_columns, put_first, sort_groups, squared_distances
 from anonpipe.methods.grouping._classes import jensen_shannon, rounded, total_variation
 from anonpipe.methods.grouping._md import diameter_fixed
-from anonpipe.methods.grouping._mdav import outermost_group
+from anonpipe.methods.grouping._mdav import outermost_group, smallest
 from anonpipe.methods.grouping._two_phase import group_large_again
 from anonpipe.methods.options import ClassGroupingOptions
 from anonpipe.methods.record import Grouping
@@ -51,18 +51,6 @@ def shortest_tree(features: FloatArray) -> tuple[IntArray, FloatArray, IntArray]
         length[v] = np.sqrt(key[at])
         drop_outside(outside, ids, key, link, at, left - 1)
     return parent, length, joined
-
-
-@kernel
-def smallest(key: FloatArray, count: int, ids: IntArray) -> int:
-    """Place of the smallest of the first `count` keys; of equals, of the lowest id."""
-    at = 0
-    least = key[0]
-    for i in range(1, count):
-        if key[i] <= least and (key[i] < least or ids[i] < ids[at]):
-            at = i
-            least = key[i]
-    return at
 
 
 @kernel

@@ -38,12 +38,9 @@ def split_at_all_medians(features: FloatArray, k: int, labels: IntArray) -> None
 def _split_cell(features: FloatArray, rows: IntArray) -> IntArray:
     """Sort `rows` by the halves of all columns they lie in; where the cells begin, and the number of rows."""
     count, width = rows.shape[0], features.shape[1]
-    values = np.empty(count)
     medians = np.empty(width)
     for j in range(width):
-        for i in range(count):
-            values[i] = features[rows[i], j]
-        medians[j] = _highest_of_lower_half(values)
+        medians[j] = _highest_of_lower_half(features[rows, j])
     borders = np.array([0, count])
     for j in range(width):
         cut = np.empty(2 * borders.shape[0] - 1, dtype=np.int64)
@@ -65,22 +62,14 @@ def _split_cell(features: FloatArray, rows: IntArray) -> IntArray:
 def _highest_of_lower_half(values: FloatArray) -> float:
     """The median, of an even number of values the lower one; the next lower value where none lies above it."""
     median = kth_smallest(values, (values.shape[0] - 1) // 2)
-    highest = -np.inf
-    above = False
-    for value in values:
-        above |= value > median
-        if value < median:
-            highest = max(highest, value)
-    return median if above or highest == -np.inf else highest
+    below = values[values < median]
+    return median if np.any(values > median) or below.shape[0] == 0 else float(below.max())
 
 
 @kernel
 def _move_lower_first(features: FloatArray, rows: IntArray, column: int, border: float) -> int:
     """Move the rows of values up to `border` to the front, both parts in their old order; how many there are."""
-    lower = np.empty(rows.shape[0], dtype=np.bool_)
-    for i in range(rows.shape[0]):
-        lower[i] = features[rows[i], column] <= border
-    return put_first(rows, lower)
+    return put_first(rows, features[rows, column] <= border)
 
 
 def rhs(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
@@ -161,11 +150,10 @@ def halved(
             label += 1
             continue
         if by_range:
-            column = _widest_column(features, rows)
+            column = int(np.argmax(ranges(features, rows)))
         else:
             column = _split_column(features, rows, classes, shares, alpha, values[low:high])
-        for i in range(low, high):
-            values[i] = features[order[i], column]
+        values[low:high] = features[rows, column]
         half = (high - low) // 2
         split_rows(rows, values[low:high], half)
         stack.append((low + half, high))
@@ -174,17 +162,15 @@ def halved(
 
 
 @kernel
-def _widest_column(features: FloatArray, rows: IntArray) -> int:
-    """Number of the column in which `rows` have the largest range; of equals the first."""
-    best, widest = 0, -1.0
-    for j in range(features.shape[1]):
-        low, high = np.inf, -np.inf
-        for row in rows:
-            low = min(low, features[row, j])
-            high = max(high, features[row, j])
-        if high - low > widest:
-            best, widest = j, high - low
-    return best
+def ranges(features: FloatArray, rows: IntArray) -> FloatArray:
+    """Largest less smallest value of `rows` in each column."""
+    low, high = features[rows[0]].copy(), features[rows[0]].copy()
+    for row in rows:
+        for j in range(features.shape[1]):
+            low[j] = min(low[j], features[row, j])
+            high[j] = max(high[j], features[row, j])
+    found: FloatArray = high - low
+    return found
 
 
 @kernel
@@ -195,7 +181,7 @@ def _split_column(
     width = features.shape[1]
     spreads = np.empty(width)
     for j in range(width):
-        spreads[j] = _spread(features, rows, j)
+        spreads[j] = np.std(features[rows, j])
     widest = np.argmax(spreads)
     if alpha >= 1.0:
         return int(widest)
@@ -212,32 +198,15 @@ def _split_column(
 
 
 @kernel
-def _spread(features: FloatArray, rows: IntArray, j: int) -> float:
-    """Standard deviation of column j among `rows`."""
-    mean = 0.0
-    for i in rows:
-        mean += features[i, j]
-    mean /= rows.shape[0]
-    squares = 0.0
-    for i in rows:
-        squares += (features[i, j] - mean) ** 2
-    return float(np.sqrt(squares / rows.shape[0]))
-
-
-@kernel
 def _halves_divergence(
     features: FloatArray, rows: IntArray, j: int, classes: IntArray, shares: FloatArray, values: FloatArray
 ) -> float:
     """Weighted divergence (Li and Sarkar, eq. 7) of the halves by rank of column j."""
     n = rows.shape[0]
     half = n // 2
-    for i in range(n):
-        values[i] = features[rows[i], j]
+    values[:] = features[rows, j]
     border = kth_smallest(values, half)
-    ties = half
-    for i in range(n):
-        if values[i] < border:
-            ties -= 1
+    ties = half - np.count_nonzero(values < border)
     lower = np.zeros(shares.shape[0])
     upper = np.zeros(shares.shape[0])
     for i in range(n):
@@ -293,7 +262,6 @@ METHODS = (
         function=rhs,
         base=UnblockedOptions,
         summary="Recursive histogram sanitization (RHS).",
-        published="Recursive histogram sanitization (RHS)",
         reference="Chawla et al. 2005, doi:10.1007/978-3-540-30576-7_20, as Lasko and Vinterbo 2010, section III-B2",
         cost="time O(n·w·log(n/k)), memory O(n·w)",
         sizes="k to 2k, more only of equal records; refuses where a cell is under k, as with many columns",
@@ -303,7 +271,6 @@ METHODS = (
         function=spectral_rhs,
         base=UnblockedOptions,
         summary="Spectral recursive histogram sanitization (Spectral-RHS).",
-        published="Spectral recursive histogram sanitization (Spectral-RHS)",
         reference="Lasko and Vinterbo 2010, doi:10.1109/TKDE.2009.88, section III-B2 and figure 1",
         cost="time O(n·w² + n·w·log(n/k)), memory O(n·w)",
         sizes="k to 2k",

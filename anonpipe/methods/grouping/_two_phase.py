@@ -9,7 +9,7 @@ import numpy as np
 from anonpipe.kernels.compiled import kernel
 from anonpipe.kernels.points import ascending, sort_groups, squared_distances
 from anonpipe.kernels.remaining import FEW, nearest_records, remaining_records, take_rows, tidied
-from anonpipe.methods.grouping._mdav import join_nearest, mdav_1, with_rest
+from anonpipe.methods.grouping._mdav import mdav_1, with_rest
 from anonpipe.methods.grouping._units import group_again
 from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
@@ -269,7 +269,7 @@ def tfrp_1(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArra
     published figures come out. Columns should therefore be of one scale. The two points change places by turns down to
     the last group, and the means that leftovers look at are those before any of them joins.
     """
-    return with_rest(features, _group_by_reference_points(features, k), k, join_nearest)
+    return with_rest(features, _group_by_reference_points(features, k), k)
 
 
 def tfrp_2(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
@@ -300,7 +300,7 @@ def dba_1(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray
     and to all digits. The densest groups are cut out of their surroundings, which leaves ragged remains: on most tables
     MDAV loses less. The second phase, `dba_2`, mends that in part.
     """
-    return with_rest(features, _group_by_density(features, k), k, join_nearest)
+    return with_rest(features, _group_by_density(features, k), k)
 
 
 def dba_2(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
@@ -334,7 +334,6 @@ METHODS = (
     Grouping(
         function=tfrp_1,
         summary="Two fixed reference points, first phase (TFRP-1).",
-        published="Two fixed reference points, first phase (TFRP-1)",
         reference="Chang et al. 2007, doi:10.1016/j.jss.2007.02.014, first phase",
         cost="time O(n²·w/k) at worst, memory O(n·w)",
         sizes="k; up to 2k-1 where the last fewer than k records join",
@@ -342,7 +341,6 @@ METHODS = (
     Grouping(
         function=tfrp_2,
         summary="Two fixed reference points, both phases (TFRP-2).",
-        published="Two fixed reference points, both phases (TFRP-2)",
         reference="Chang et al. 2007, doi:10.1016/j.jss.2007.02.014",
         cost="time O(n²·w/k), memory O(n·w)",
     ),
@@ -364,7 +362,6 @@ METHODS = (
     Grouping(
         function=mdav_2,
         summary="MDAV-1 with the second phase of DBA (MDAV-2).",
-        published="MDAV-1 with the second phase of DBA (MDAV-2)",
         reference="Lin et al. 2010, doi:10.1016/j.eswa.2009.09.054, MDAV-2",
         cost="time O(n²·w/k), memory O(n·w)",
     ),

@@ -15,6 +15,7 @@ from anonpipe.errors import LOWER_K_OF_MASK, InputError, JobError
 from anonpipe.kernels.compiled import kernel
 from anonpipe.kernels.points import kth_smallest, split_rows
 from anonpipe.methods.executor import Reduce, Rows, Step
+from anonpipe.methods.grouping._spectral import ranges
 from anonpipe.methods.options import MaskOptions
 from anonpipe.methods.record import Ends, Features, Masker, no_dummies
 from anonpipe.types import BoolArray, FloatArray, IntArray
@@ -123,12 +124,12 @@ def intervals(
     # values up to the (lower) median left; where that leaves fewer than k right the next widest column is cut.
     if len(features) < k:
         raise InputError(f"generalize was given k={k} for {len(features)} records; add records, or {LOWER_K_OF_MASK}")
-    ranges = np.ptp(features, axis=0) if scale is None else scale
-    order, ends = _mondrian_groups(features, k, ranges, cuts == "strict")
+    widest = np.ptp(features, axis=0) if scale is None else scale
+    order, ends = _mondrian_groups(features, k, np.where(widest > 0, widest, np.inf), cuts == "strict")
     starts = np.append(0, np.flatnonzero(ends) + 1)
     low = np.minimum.reduceat(features[order], starts[:-1], axis=0)
     high = np.maximum.reduceat(features[order], starts[:-1], axis=0)
-    hidden = high - low > suppress_above * ranges if suppress_above is not None else np.zeros(low.shape, dtype=np.bool_)
+    hidden = high - low > suppress_above * widest if suppress_above is not None else np.zeros(low.shape, dtype=np.bool_)
     if steps is not None:
         low, high = _widened(low, high, steps, origin)
     elif origin is not None:
@@ -179,10 +180,6 @@ def _of_table(options: GeneralizeOptions, features: Features) -> dict[str, Any]:
         steps[number.place] = options.steps[number.name] / number.sd
         origin[number.place] = ((options.origin or {}).get(number.name, 0.0) - number.mean) / number.sd
     return {"k": features.k, "steps": tuple(steps.tolist()), "origin": tuple(origin.tolist())}
-
-
-def _ends(options: GeneralizeOptions) -> Ends | None:
-    return Ends(options.steps or {}, options.origin or {}) if options.release == "interval" else None
 
 
 def _check_steps(options: GeneralizeOptions, columns: Mapping[str, Column]) -> str | None:
@@ -245,7 +242,7 @@ METHOD = Masker(
     forms="cuts",
     follows=_of_table,
     check_columns=_check_steps,
-    ends=_ends,
+    ends=lambda options: Ends(options.steps or {}, options.origin or {}) if options.release == "interval" else None,
     decodings={
         "sampled": "decode.categories sampled draws at random; with mask generalize take another",
         "probabilities": no_dummies("generalize", "makes middles of intervals"),
@@ -257,30 +254,12 @@ METHOD = Masker(
 
 
 @kernel
-def _relative_widths(features: FloatArray, rows: IntArray, scale: FloatArray, out: FloatArray) -> None:
-    """Range of `rows` in each column over that of all records (`scale`), 0 for a constant column."""
-    width = features.shape[1]
-    low, high = features[rows[0]].copy(), features[rows[0]].copy()
-    for row in rows:
-        for j in range(width):
-            low[j] = min(low[j], features[row, j])
-            high[j] = max(high[j], features[row, j])
-    for j in range(width):
-        out[j] = (high[j] - low[j]) / scale[j] if scale[j] > 0.0 else 0.0
-
-
-@kernel
 def _records_left(values: FloatArray, strict: bool) -> int:
     """How many records a cut at the median puts left: half of them, or all up to the (lower) median value."""
     n = values.shape[0]
     if not strict:
         return int(n // 2)
-    median = kth_smallest(values, (n - 1) // 2)
-    left = 0
-    for value in values:
-        if value <= median:
-            left += 1
-    return left
+    return int(np.count_nonzero(values <= kth_smallest(values, (n - 1) // 2)))
 
 
 @kernel
@@ -291,8 +270,7 @@ def _cut(features: FloatArray, rows: IntArray, k: int, widths: FloatArray, stric
         widest = int(np.argmax(widths))
         if not widths[widest] > 0.0:
             return 0
-        for i in range(n):
-            values[i] = features[rows[i], widest]
+        values[:n] = features[rows, widest]
         left = _records_left(values[:n], strict)
         if left >= k and n - left >= k:
             split_rows(rows, values[:n], left)
@@ -303,9 +281,8 @@ def _cut(features: FloatArray, rows: IntArray, k: int, widths: FloatArray, stric
 @kernel
 def _mondrian_groups(features: FloatArray, k: int, scale: FloatArray, strict: bool) -> tuple[IntArray, BoolArray]:
     """Cut all records into groups of at least k: their order, and where groups end; `scale` has shape (width,)."""
-    n, width = features.shape
-    order = np.arange(n)
-    values, widths = np.empty(n), np.empty(width)
+    n = features.shape[0]
+    order, values = np.arange(n), np.empty(n)
     ends = np.zeros(n, dtype=np.bool_)
     stack = [(0, n)]
     while len(stack) > 0:
@@ -313,8 +290,7 @@ def _mondrian_groups(features: FloatArray, k: int, scale: FloatArray, strict: bo
         left = 0
         if high - low >= 2 * k:
             rows = order[low:high]
-            _relative_widths(features, rows, scale, widths)
-            left = _cut(features, rows, k, widths, strict, values)
+            left = _cut(features, rows, k, ranges(features, rows) / scale, strict, values)
         if left == 0:
             ends[high - 1] = True
         else:

@@ -20,7 +20,7 @@ from anonpipe.methods.executor import Reduce, Rows, Step
 from anonpipe.methods.masking._draws import Categories, DrawnSample, category_codes, dummies, fit_categories, starts_of
 from anonpipe.methods.options import ScopedMaskOptions
 from anonpipe.methods.record import Features, Masker
-from anonpipe.moments import Expected, Moments
+from anonpipe.moments import Expected, Moments, Summed
 from anonpipe.rng import generator
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
@@ -155,14 +155,10 @@ def _differences(seen: FloatArray, parts: IntArray, indicators: int) -> tuple[fl
 
 
 @dataclass(frozen=True, eq=False)
-class ClassCounts:
+class ClassCounts(Summed):
     """Records of each node, shape (n_nodes,)."""
 
     counts: IntArray
-
-    def merge(self, other: Self) -> Self:
-        """Both parts together."""
-        return type(self)(self.counts + other.counts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -368,7 +364,7 @@ _AT_ONCE = 16_384  # Rows whose categories are blurred at once: arrays of all ta
 
 
 @dataclass(frozen=True, eq=False)
-class RecordsAndDraws:
+class RecordsAndDraws(Summed):
     """Statistics of the records of each group, and of the draws for them."""
 
     records: mixtures.GroupStatistics
@@ -380,10 +376,6 @@ class RecordsAndDraws:
         many = int(labels.max(initial=-1)) + 1 if groups is None else groups
         features = np.ascontiguousarray(records)
         return cls(mixtures.group_statistics(features, labels, many), mixtures.group_statistics(draws, labels, many))
-
-    def merge(self, other: Self) -> Self:
-        """Both parts together."""
-        return type(self)(self.records.merge(other.records), self.draws.merge(other.draws))
 
     def grown(self, groups: int) -> Self:
         """The same with more groups, which have no records here."""
@@ -478,11 +470,6 @@ def local_synthesis(
         Rows("settle once more", settle),
     )
     return (*groups, *draws)
-
-
-def _expect_local(moments: Moments, **options: Any) -> Expected:
-    """Exactly the moments of the features, whatever the options."""
-    return Expected.exactly(moments.covariance)
 
 
 def _draw_normal(part: FloatArray, *, params: MixtureGroups, rng: np.random.Generator) -> FloatArray:
@@ -583,7 +570,7 @@ METHOD = Masker(
     redraws=True,
     keeps="means and covariance of every group exact, and so those of the table; groups of k or more, few and "
     "large; synthetic records; shapes that are not normal inside a group are lost",
-    expect=_expect_local,
+    expect=lambda moments, **options: Expected.exactly(moments.covariance),
     link="group",
     grouped=True,
     learns=(

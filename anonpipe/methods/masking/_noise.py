@@ -67,7 +67,8 @@ def noise(
     if form == "expected":
         return learn, Rows("add", add)
     if form == "centred":
-        return learn, Rows("add", add), Reduce("mean", Moments.of, _find_shift), Rows("shift", shift)
+        moved = Reduce("mean", Moments.of, lambda found, params: replace(params, shift=params.total.mean - found.mean))
+        return learn, Rows("add", add), moved, Rows("shift", lambda part, params: part + params.shift)
     mixed = Rows("mix", _mix, channels=lambda given, params: params.matrix.shape[1])
     return (
         learn,
@@ -96,16 +97,6 @@ def add(part: FloatArray, *, params: NoiseMask, rng: np.random.Generator) -> Flo
     mean = params.total.mean
     drawn = turn_rows(rng.standard_normal((len(part), rank)), params.factor.T)
     return np.asarray(mean + ((part - mean) + drawn) / params.shrink)
-
-
-def _find_shift(masked: Moments, *, params: NoiseMask) -> NoiseMask:
-    """How far the noise moved the mean."""
-    return replace(params, shift=params.total.mean - masked.mean)
-
-
-def shift(part: FloatArray, *, params: NoiseMask) -> FloatArray:
-    """Put the mean back."""
-    return part + params.shift
 
 
 def _draw(part: FloatArray, *, params: NoiseMask, rng: np.random.Generator) -> FloatArray:

@@ -18,7 +18,7 @@ from anonpipe.methods.executor import Reduce, Rows, Step
 from anonpipe.methods.masking._draws import Categories, DrawnSample, category_codes
 from anonpipe.methods.masking._spectral import DEPENDENT, normal_draws, spectral_inverse
 from anonpipe.methods.record import Masker, no_dummies
-from anonpipe.moments import Expected, Moments
+from anonpipe.moments import Expected, Moments, Summed
 from anonpipe.rng import generator
 from anonpipe.types import FloatArray, IntArray
 
@@ -59,7 +59,7 @@ class Logit:
 
 
 @dataclass(frozen=True, eq=False)
-class Slope:
+class Slope(Summed):
     """Log-likelihood of some records, its gradient, shape (p + 1, categories - 1), and minus its second derivatives."""
 
     likelihood: float
@@ -83,12 +83,6 @@ class Slope:
                 precision[a, :, b, :] = cross_products(design * weight[:, None], design)
                 precision[b, :, a, :] = precision[a, :, b, :].T
         return cls(likelihood, cross_products(design, np.ascontiguousarray(missed)), precision.reshape(m * p, m * p))
-
-    def merge(self, other: Self) -> Self:
-        """Both pieces together."""
-        return type(self)(
-            self.likelihood + other.likelihood, self.gradient + other.gradient, self.precision + other.precision
-        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -58,19 +58,11 @@ def axes_of(moments: Moments, basis: Basis) -> Axes:
     return Axes(moments.mean, np.ascontiguousarray(vectors * signs), variances)
 
 
-def _to_axes(part: FloatArray, *, params: Axes) -> FloatArray:
-    """Centred records along the axes (T = UD of the paper)."""
-    return turn_rows(part, params.vectors, before=params.centre)
-
-
-def _from_axes(part: FloatArray, *, params: Axes) -> FloatArray:
-    """The inverse of `_to_axes`."""
-    return turn_rows(part, params.vectors.T, after=params.centre)
-
-
 def _along_axes(learn: Reduce, step: Step) -> tuple[Step, ...]:
-    """A step done along the axes that are learnt, between the ways there and back."""
-    return learn, Rows("to the axes", _to_axes), step, Rows("from the axes", _from_axes)
+    """A step done along the axes that are learnt, between the ways there (T = UD of the paper) and back."""
+    there = Rows("to the axes", lambda part, params: turn_rows(part, params.vectors, before=params.centre))
+    back = Rows("from the axes", lambda part, params: turn_rows(part, params.vectors.T, after=params.centre))
+    return learn, there, step, back
 
 
 def spectral_inverse(scatter: FloatArray) -> tuple[FloatArray, int]:
@@ -235,7 +227,8 @@ def suppression(
     if share == 0 and outside is None:
         raise JobError("suppression was given share=0 and no outside, which suppresses nothing; give one of them")
     learn = Reduce("components", Moments.of, partial(_choose, basis=basis, share=share, outside=outside))
-    return _along_axes(learn, Rows("suppress", _suppress))
+    step = Rows("suppress", lambda part, params: np.where(np.abs(part) <= params.limits, part, 0.0))  # 0 is the mean
+    return _along_axes(learn, step)
 
 
 def _choose(moments: Moments, *, basis: Basis, share: float, outside: float | None) -> Suppressed:
@@ -256,11 +249,6 @@ def _small(variances: FloatArray, share: float) -> npt.NDArray[np.int64]:
     rising = np.lexsort((-np.arange(len(variances)), variances))
     within = np.cumsum(variances[rising]) <= share * variances.sum()
     return np.asarray(rising[within])
-
-
-def _suppress(part: FloatArray, *, params: Suppressed) -> FloatArray:
-    """Cells within their limit; the others at the mean, which is 0."""
-    return np.where(np.abs(part) <= params.limits, part, 0.0)
 
 
 def _expect_suppressed(

@@ -14,7 +14,7 @@ from anonpipe.kernels.compiled import kernel
 from anonpipe.kernels.groups import contrasts, group_mean, householder, reflect, rotate, triangularise, write_group
 from anonpipe.kernels.points import largest_group
 from anonpipe.methods.options import MethodOptions
-from anonpipe.methods.record import Features, Guarantee, Synthesizer
+from anonpipe.methods.record import Guarantee, Synthesizer
 from anonpipe.moments import Expected, GroupedMoments, GroupSpread, expect_by_group, merge_all
 from anonpipe.types import FloatArray, IntArray
 
@@ -193,11 +193,6 @@ def _guarantee(options: Any) -> Guarantee:
     return Guarantee("table", _kept_on_average, needs_spread=True)
 
 
-def _of_table(options: Any, features: Features) -> dict[str, Any]:
-    """The size of the table, where draws depend on it."""
-    return {"n_table": features.rows} if options.moments == "expected" else {}
-
-
 _SAME_METHOD = "pca and gaussian are one method under two names: their records have the same distribution"
 
 
@@ -244,7 +239,7 @@ _GAUSSIAN = Synthesizer(
         f"of a group are not kept; {_SAME_METHOD}"
     ),
     guarantee=_guarantee,
-    follows=_of_table,
+    follows=lambda options, features: {"n_table": features.rows} if options.moments == "expected" else {},
     forms="moments",
 )
 

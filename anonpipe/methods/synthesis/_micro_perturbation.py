@@ -103,10 +103,7 @@ def _expect_noise(grouped: Sequence[GroupedMoments], spread: Sequence[GroupSprea
     return expect_scopes([(each, s_delta(each, form)) for each in grouped], form)
 
 
-def _biased(options: MicroPerturbationOptions) -> str | None:
-    if options.form != "published":
-        return None
-    return "synthesize.form 'published' is biased: variances come out too large (use independent or centred)"
+_BIASED = "synthesize.form 'published' is biased: variances come out too large (use independent or centred)"
 
 
 METHOD = Synthesizer(
@@ -131,6 +128,6 @@ METHOD = Synthesizer(
     guarantee=lambda options: Guarantee(options.noise_scope, partial(_expect_noise, form=options.form)),
     noise=Noise(_factor, draws_first=lambda options: options.form == "exact"),
     averages=lambda options: options.form == "independent",
-    warns=_biased,
+    warns=lambda options: _BIASED if options.form == "published" else None,
     forms="form",
 )

@@ -19,13 +19,13 @@ from anonpipe.job.linked import unpublished
 from anonpipe.methods.executor import Columns
 from anonpipe.methods.masking import RecordsAndDraws
 from anonpipe.moments import Moments, PairwiseMoments, merge_all
-from anonpipe.pipeline.arrays import load_params, load_record, scopes_of
+from anonpipe.pipeline.arrays import load_record, scopes_of
 from anonpipe.pipeline.context import Fitted, Work
 from anonpipe.pipeline.cut import Cut
 from anonpipe.pipeline.procedure.group_steps import TableGroups
 from anonpipe.pipeline.resolve import Warnings, columns_without_sums
 from anonpipe.pipeline.tasks.decode import FACTORS, counted_groups, key_units, split_units
-from anonpipe.pipeline.tasks.passes import LAST, PassTask, learnt_groups, stage_name
+from anonpipe.pipeline.tasks.passes import PassTask, last_learnt, learnt_groups, stage_name
 from anonpipe.pipeline.tasks.unfold import disordered_rows, lengths_off
 from anonpipe.pipeline.tasks.write import combinations, compared_names, handed_on
 from anonpipe.types import FloatArray, IntArray
@@ -200,11 +200,9 @@ def _of_mask(work: Work, fitted: Fitted, cut: Cut, encoded: TaskResults, decoded
 
 def _drawn_cells(work: Work, fitted: Fitted, cut: Cut) -> list[FloatArray | None]:
     """Of each scope how its small cells of two-way tables were drawn; None where they were not."""
-    scopes = scopes_of(fitted, cut)
     if fitted.procedure.decoder.shares is None:
-        return [None] * len(scopes)
-    params = PassTask.read(work, LAST).params
-    return [load_params(work, params, scope).drawn for scope in scopes]
+        return [None] * len(scopes_of(fitted, cut))
+    return [each.drawn for each in last_learnt(work, fitted, cut)]
 
 
 def _target(

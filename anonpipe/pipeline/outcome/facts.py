@@ -17,13 +17,12 @@ from anonpipe.job.analyses import endpoints_of
 from anonpipe.job.sections import COPY
 from anonpipe.methods.masking import Transitions
 from anonpipe.moments import merge_all
-from anonpipe.pipeline.arrays import load_params, scopes_of
 from anonpipe.pipeline.context import Fitted, Work
 from anonpipe.pipeline.cut import Cut
 from anonpipe.pipeline.evaluation.measures import for_recipients, load_assessment, sampled_tables
 from anonpipe.pipeline.outcome.evidence import COUNTED, group_sizes, original_moments, released_moments
 from anonpipe.pipeline.resolve import columns_without_sums, small_strata, unpreserved_for_recipients
-from anonpipe.pipeline.tasks.passes import LAST, PassTask
+from anonpipe.pipeline.tasks.passes import last_learnt
 from anonpipe.pipeline.tasks.unfold import manifest_of_rows, units_part
 from anonpipe.pipeline.tasks.write import written_results
 from anonpipe.report.build import Facts
@@ -179,15 +178,14 @@ def _transitions(work: Work, fitted: Fitted, cut: Cut) -> dict[str, dict[str, An
     """By column drawn by `pram`: its categories, and of each stratum the matrix from original to released ones."""
     if fitted.job.mask is None or fitted.job.mask.method != "pram":
         return {}
-    task, by = PassTask.read(work, LAST), fitted.job.strata.by
-    plain = (bool, int, float, str)  # others, such as dates, as texts
+    by, plain = fitted.job.strata.by, (bool, int, float, str)  # others, such as dates, as texts
     known = {
         name: [*(each if isinstance(each, plain) else str(each) for each in categories.to_pylist()), None]
         for name, categories in fitted.cells.categories.items()
     }
     of_strata = fitted.strata.codes() if fitted.procedure.by_stratum and by else [None]
     where = [{name: known[name][code] for name, code in zip(by, codes or (), strict=False)} for codes in of_strata]
-    learnt: list[Transitions] = [load_params(work, task.params, scope) for scope in scopes_of(fitted, cut)]
+    learnt: list[Transitions] = last_learnt(work, fitted, cut)
     blocks = [block for block in fitted.features.categories if block.width]
     found, nulls = {}, len(fitted.features.category_columns) - len(blocks)  # of numbers, which come first
     for at, block in enumerate(blocks, nulls):

@@ -18,7 +18,7 @@ from anonpipe import codebook, interrupts
 from anonpipe.columns import Column, Role
 from anonpipe.encoding.values import numbers
 from anonpipe.errors import OutputError
-from anonpipe.files import why
+from anonpipe.files import explained
 from anonpipe.job.model import Job
 from anonpipe.pipeline.context import Fitted, Work
 from anonpipe.pipeline.cut import Cut
@@ -194,15 +194,11 @@ def _note_release(run: Run, name: str) -> list[str]:
     if run.repeats != "refuse":
         return []
     check_overlaps(run)
-    try:
+    remedy = "nothing was published; free space or correct its permissions, then --resume"
+    with explained("the release log in the output cannot be written", remedy):
         where = release.place(run.job.output, run.job.report.internal)
         uncounted = _read_overlaps(run).uncounted
         return release_log.note_release(run.context.call(trace_of), steward_secret(), where, name, uncounted)
-    except OSError as error:
-        raise OutputError(
-            f"the release log in the output cannot be written: {why(error)}; nothing was published; free space or "
-            "correct its permissions, then --resume"
-        ) from None
 
 
 def _take_back(run: Run, where: versions.OutputPlace, name: str) -> None:

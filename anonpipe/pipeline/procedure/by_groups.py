@@ -132,7 +132,9 @@ def _checked(job: Job, encoders: Encoders, strata: Strata, features: Features) -
     refuse(SYNTHESIZERS[methods.synthesize.method], methods.synthesize, features)
     refuse(GROUPINGS[methods.cluster.method], methods.cluster, features)
     if encoders.unit is not None and job.whole_units:
-        _check_whole(job, features)
+        wider = replace(features, width=features.width + 1)
+        if problem := GROUPINGS[methods.cluster.method].refuses(methods.cluster, wider):
+            raise JobError(f"cluster.units: whole adds the rows of a unit as a column: {problem}")
     _check_classes(job, encoders, strata)
     chosen = _synthesis(job, features)
     exact = chosen.guarantee.scope == "group"
@@ -156,13 +158,6 @@ def _check_units(job: Job, unit: UnitColumn) -> None:
             f"{unit.most:,} rows. Make one row of each unit, or leave the option out (methods without classes, such as "
             "mdav, form groups of k units)"
         )
-
-
-def _check_whole(job: Job, features: Features) -> None:
-    """Refuse a method that cannot take the number of a unit's rows as one more column."""
-    options = job.by_groups.cluster
-    if problem := GROUPINGS[options.method].refuses(options, replace(features, width=features.width + 1)):
-        raise JobError(f"cluster.units: whole adds the rows of a unit as a column: {problem}")
 
 
 def _shared_noise(job: Job, chosen: Synthesis, strata: Strata, width: int) -> list[str]:

@@ -81,6 +81,7 @@ def _expected(masker: Masker, options: dict[str, Any], moments: Moments, largest
 
 def _decoder(job: Job, encoders: Encoders, masker: Masker, shares: PartShares | None) -> Decoder:
     matched = shares is not None and job.decode.of_cells == "calibrated"
+    ends, both = masker.ends(job.replacing_options), (encoders.cells, encoders.features)
     return Decoder(
         features=encoders.features.on_scores,
         conditioning=encoders.conditioning.width,
@@ -92,15 +93,9 @@ def _decoder(job: Job, encoders: Encoders, masker: Masker, shares: PartShares | 
         matched=matched,
         values_too=masker.exact_columns,
         by_group=matched and masker.grouped,
-        intervals=_intervals(job, encoders, masker),
+        intervals=None if ends is None else IntervalDecoder.fit(*both, ends.steps, ends.origins),
         probabilities=encoders.probabilities,
     )
-
-
-def _intervals(job: Job, encoders: Encoders, masker: Masker) -> IntervalDecoder | None:
-    """The decoder of interval ends to columns; None where they are not released."""
-    ends = masker.ends(job.replacing_options)
-    return None if ends is None else IntervalDecoder.fit(encoders.cells, encoders.features, ends.steps, ends.origins)
 
 
 _IN_GROUPS = f"cluster: {{method: mdav}} in place of any mask; {GROUPS_LINK}"

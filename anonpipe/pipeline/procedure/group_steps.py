@@ -247,17 +247,8 @@ class Synthesis:
 def synthesis_steps(layout: GroupLayout, chosen: Synthesis) -> tuple[Step, ...]:
     """The steps that count all groups, and replace their records."""
 
-    def count(part: FloatArray, *, stratum: int, draws: Callable[[str], np.random.Generator]) -> StrataCounts:
-        return _counted(part, layout, chosen, stratum, draws)
-
-    def finish(statistic: StrataCounts) -> TableGroups:
-        return _known(statistic, chosen, layout.width)
-
     def near(part: FloatArray, *, params: TableGroups) -> NearestOfPart:
         return NearestOfPart(smallest_distances(layout.features(part), params.sampled, layout.k))
-
-    def with_near(found: NearestOfPart, *, params: TableGroups) -> TableGroups:
-        return replace(params, distances=found.distances)
 
     def make(part: FloatArray, *, params: TableGroups, rng: np.random.Generator, stratum: int) -> FloatArray:
         grouped, arguments, name = GroupedPart.of(part, layout), dict(chosen.arguments), chosen.record.name
@@ -272,9 +263,12 @@ def synthesis_steps(layout: GroupLayout, chosen: Synthesis) -> tuple[Step, ...]:
             released = synthesize(grouped.features, *grouped.sorted[0], name, rng=rng, **arguments)
         return np.concatenate([released, part[:, layout.width :]], axis=1)
 
-    counting: list[Step] = [Reduce("count groups", count, finish, redrawn=True)]
+    count = partial(_counted, layout=layout, chosen=chosen)
+    known = partial(_known, chosen=chosen, width=layout.width)
+    counting: list[Step] = [Reduce("count groups", count, known, redrawn=True)]
     if layout.groupings == 1:
-        counting.append(Reduce("loss bound", near, with_near))
+        with_near = Reduce("loss bound", near, lambda found, params: replace(params, distances=found.distances))
+        counting.append(with_near)
     return (*counting, Rows("synthesize", make, stream=_SYNTHESIZE))
 
 

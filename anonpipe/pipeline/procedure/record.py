@@ -27,7 +27,7 @@ from anonpipe.methods.options import MethodOptions
 from anonpipe.methods.record import Features, Guarantee, Method, Number
 from anonpipe.methods.synthesis import restore_by_rank
 from anonpipe.moments import Expected, Moments
-from anonpipe.types import FloatArray, IntArray
+from anonpipe.types import FloatArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -255,7 +255,9 @@ class Decoder:
     def decode(self, channels: FloatArray, cells: FloatArray, params: Any, part: int, draws: Draws) -> Decoded:
         """Turn the last channels of a part, shape (n_rows, n_channels), into released rows."""
         groupings, features = self.groupings(channels), self._middles(channels)
-        groups = Groups.of(_alike(channels), self.identical) if self.groups == "alike" else groupings[0]
+        groups = groupings[0]
+        if self.groups == "alike":
+            groups = Groups.of(np.unique(channels, axis=0, return_inverse=True)[1].reshape(-1), self.identical)
         if self.by_group:
             found = Groups.of(np.unique(channels[:, -1], return_inverse=True)[1])  # a part may lack some numbers
             groups = found if len(channels) > _ROWS_OF_GROUP * len(found.sizes) else groups
@@ -332,11 +334,6 @@ class Decoder:
                 decoded = np.concatenate([self.features.encode(released), joint[:, self.features.width :]], axis=1)
                 values.put_times(released, values.with_mean_scores(decoded, learned, stratum), learned)
             return released
-
-
-def _alike(channels: FloatArray) -> IntArray:
-    """Numbers of rows, equal for equal ones."""
-    return np.unique(channels, axis=0, return_inverse=True)[1].reshape(-1)
 
 
 def options_text(options: Any) -> str:

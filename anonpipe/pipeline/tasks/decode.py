@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -13,8 +13,8 @@ from anonpipe.encoding.cells import Tally
 from anonpipe.encoding.features import Groups
 from anonpipe.encoding.quantiles import Radix
 from anonpipe.encoding.row_hash import exact_sums, row_numbers
-from anonpipe.encoding.scores import Counted, Scores
-from anonpipe.encoding.weights import Factors, Pieces, SamplingWeight, WeightCounts
+from anonpipe.encoding.scores import Counted
+from anonpipe.encoding.weights import Factors, Pieces, WeightCounts
 from anonpipe.errors import DamagedError
 from anonpipe.methods.grouping import largest_share, units_in_groups
 from anonpipe.methods.masking import RecordsAndDraws
@@ -44,6 +44,8 @@ from anonpipe.types import FloatArray, IntArray
 from anonpipe.verify import original_values
 from anonpipe.verify.original_values import ByChance, equal_by_chance, rows_without_spread, unchanged_records
 
+_Fitted = TypeVar("_Fitted")
+
 # Files in the staging, by partition or input split
 _SCORED = FOLDER + "/scored-{}.record"
 _SCORES = FOLDER + "/scores-{}.record"
@@ -54,7 +56,7 @@ _GROUPS = FOLDER + "/groups-{}.record"
 
 def score_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[str, Any]:
     """Replace the records of a partition, and count their scores."""
-    (scored, cells), scores = _made(work, fitted, cut, index), _scores(fitted)
+    (scored, cells), scores = _made(work, fitted, cut, index), _there(fitted.scores)
     work.staging.write_record(_SCORED.format(index), scored)
     counted = scores.count(scored.decoded.cells, fitted.procedure.decoder.restored)
     work.staging.write_record(_SCORES.format(index), counted)
@@ -72,10 +74,11 @@ _COUNTED = f"{FOLDER}/scores.record"
 _KINDS = (ScoredRows, Decoded, Groups, Counted, Radix)
 
 
-def _scores(fitted: Fitted) -> Scores:
-    if fitted.scores is None:
-        raise DamagedError("no column is carried by normal scores; run again without --resume")
-    return fitted.scores
+def _there(fitted: _Fitted | None) -> _Fitted:
+    """Normal scores or the survey weight, in stages that only such a run has."""
+    if fitted is None:
+        raise DamagedError("no column has normal scores, or the role sampling_weight; run again without --resume")
+    return fitted
 
 
 def _made(work: Work, fitted: Fitted, cut: Cut, index: int) -> tuple[ScoredRows, FloatArray]:
@@ -92,7 +95,7 @@ def _with_values(
     """The scored rows with values by rank in the whole table, the cells, and `Scores.ties`."""
     scored: ScoredRows = load_record(work, _SCORED.format(index), _KINDS)
     decoder = fitted.procedure.decoder
-    rng, scores = None if decoder.identical else work.rng("ranks", index), _scores(fitted)
+    rng, scores = None if decoder.identical else work.rng("ranks", index), _there(fitted.scores)
     cells = partition_cells(work, fitted, cut, index)
     as_ties = scores.ties(cells, scored.decoded.cells, decoder.restored)
     scores.put_values(scored.decoded.cells, load_record(work, _COUNTED, _KINDS), rng, decoder.restored)
@@ -128,7 +131,7 @@ def count_weights(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[str,
     """Replace the records of a partition but for the survey weight, and count weights of both tables."""
     made, cells = _unweighted(work, fitted, cut, index)
     work.staging.write_record(_MADE.format(index), made)
-    work.staging.write_record(_WEIGHTS.format(index), _weight(fitted).count(cells, made.scored.decoded.cells))
+    work.staging.write_record(_WEIGHTS.format(index), _there(fitted.weight).count(cells, made.scored.decoded.cells))
     return {"rows": len(cells)}
 
 
@@ -139,7 +142,7 @@ def calibrate(work: Work, fitted: Fitted, cut: Cut) -> None:
         routed = (ROUTED_WEIGHTS.format(unit) for unit in range(len(work.source.units)))
         files += [file for file in routed if work.staging.has(file)]
         parts = (load_record(work, file, (WeightCounts,)) for file in files)
-        work.staging.write_record(FACTORS, _weight(fitted).solve(reduce(WeightCounts.merge, parts)))
+        work.staging.write_record(FACTORS, _there(fitted.weight).solve(reduce(WeightCounts.merge, parts)))
 
 
 def drop_waiting(work: Work, cut: Cut) -> None:
@@ -147,12 +150,6 @@ def drop_waiting(work: Work, cut: Cut) -> None:
     for index in range(len(cut.partitions)):
         for file in (_SCORED, _SCORES, _MADE, _WEIGHTS):
             work.staging.file(file.format(index)).unlink(missing_ok=True)
-
-
-def _weight(fitted: Fitted) -> SamplingWeight:
-    if fitted.weight is None:
-        raise DamagedError("no column has role sampling_weight; run again without --resume")
-    return fitted.weight
 
 
 _MADE = FOLDER + "/made-{}.record"

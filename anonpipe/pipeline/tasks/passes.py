@@ -267,10 +267,12 @@ def last_channels(work: Work, fitted: Fitted, cut: Cut, index: int) -> tuple[Flo
     return rows_made(fitted.procedure.tail, part, params, place_of(work, fitted, cut, scope, index)), params
 
 
+def last_learnt(work: Work, fitted: Fitted, cut: Cut) -> list[Any]:
+    """What the passes learnt last, of each scope."""
+    params = PassTask.read(work, LAST).params
+    return [load_params(work, params, scope) for scope in scopes_of(fitted, cut)]
+
+
 def learnt_groups(work: Work, fitted: Fitted, cut: Cut) -> TableGroups | None:
     """The counts of groups that form in partitions; None for other methods."""
-    if not fitted.procedure.forms_groups:
-        return None
-    task = PassTask.read(work, LAST)
-    groups: TableGroups = load_params(work, task.params, scopes_of(fitted, cut)[0])
-    return groups
+    return last_learnt(work, fitted, cut)[0] if fitted.procedure.forms_groups else None

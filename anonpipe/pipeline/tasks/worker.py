@@ -7,12 +7,11 @@ task result is small and holds no row.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any
 
 from anonpipe.engine import Task
-from anonpipe.files import disk_errors
+from anonpipe.files import disk_errors, private_umask
 from anonpipe.pipeline.context import Context, context
 from anonpipe.pipeline.evaluation.measures import measure_piece
 from anonpipe.pipeline.evaluation.search import search_partition
@@ -45,17 +44,13 @@ def work(task: Task) -> dict[str, Any]:
     records = context(task.staging, task.token, task.copy)
     staging = records.work.staging
     results = staging.results(task.stage)
-    before = os.umask(0o077)
-    try:
-        with disk_errors(f"running stage {task.stage}"):
-            sealed.check_start(staging.root, staging.start)
-            if not results.has(task.index):
-                with sealed.recorded() as files:
-                    result = run_task(records, task.stage, task.index)
-                results.write(task.index, result, files)
-            result = results.read(task.index)
-    finally:
-        os.umask(before)
+    with private_umask(), disk_errors(f"running stage {task.stage}"):
+        sealed.check_start(staging.root, staging.start)
+        if not results.has(task.index):
+            with sealed.recorded() as files:
+                result = run_task(records, task.stage, task.index)
+            results.write(task.index, result, files)
+        result = results.read(task.index)
     return {"stage": task.stage, "index": task.index, "rows": result["rows"]}
 
 

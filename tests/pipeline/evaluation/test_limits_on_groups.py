@@ -13,7 +13,7 @@ import pytest
 from anonpipe.errors import JobError
 from anonpipe.evaluate.measurement import beyond
 from anonpipe.pipeline.evaluation.measures import load_assessment
-from anonpipe.pipeline.run import unpublished, verify
+from anonpipe.pipeline.run import to_the_end, verify
 from anonpipe.verify.catalogue import Outcome
 from tests import small
 
@@ -45,7 +45,7 @@ def measured(synthesize: str = "pca"):
     """What a run of exact moments (or of centroids) has measured, and its checks under limits that nothing meets."""
     with TemporaryDirectory() as folder:
         limits = dict.fromkeys(GATES, 0.0)
-        return unpublished(
+        return to_the_end(
             job(Path(folder), limits, synthesize={"method": synthesize}),
             False,
             lambda _: None,
