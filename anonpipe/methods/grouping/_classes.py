@@ -136,7 +136,10 @@ def _class_figures(order: IntArray, starts: IntArray, classes: IntArray, shares:
             expected = total * shares[c]
             if expected > 0.0:
                 out[CHI_SQUARE, g] += (counts[c] - expected) ** 2 / expected
-        out[DISTINCT, g], out[SINGLES, g] = np.count_nonzero(counts), np.count_nonzero(counts == 1.0)
+            if counts[c] > 0.0:
+                out[DISTINCT, g] += 1.0
+            if counts[c] == 1.0:
+                out[SINGLES, g] += 1.0
         out[DIVERGENCE, g] = jensen_shannon(counts, total, shares)
         out[ENTROPY, g] = entropy(counts, total)
         out[VARIATION, g] = total_variation(counts, total, shares)
@@ -240,7 +243,11 @@ def _shortfall(counts: FloatArray, total: float, limits: Limits) -> float:
     """By how much class counts of `total` records break the limits, added up; 0 where they keep them."""
     short = 0.0
     if limits.distinct > 1.0:
-        short += max(0.0, limits.distinct - np.count_nonzero(counts))
+        found = 0.0
+        for c in range(counts.shape[0]):
+            if counts[c] > 0.0:
+                found += 1.0
+        short += max(0.0, limits.distinct - found)
     if limits.entropy > 0.0:
         short += max(0.0, rounded(limits.entropy) - entropy(counts, total))
     if limits.t < 1.0 and limits.ordered:
@@ -277,8 +284,9 @@ def _merge_groups(means: FloatArray, sizes: FloatArray, counts: FloatArray, limi
         for j in range(means.shape[0]):
             means[j, a] = (sizes[a] * means[j, a] + sizes[b] * means[j, b]) / (sizes[a] + sizes[b])
             means[j, b] = means[j, left]
-        counts[a] += counts[b]
-        counts[b] = counts[left]
+        for c in range(counts.shape[1]):
+            counts[a, c] += counts[b, c]
+            counts[b, c] = counts[left, c]
         sizes[a] += sizes[b]
         wrong[a] = not _fulfils(counts[a], sizes[a], limits)
         ids[b], sizes[b], wrong[b] = ids[left], sizes[left], wrong[left]

@@ -38,9 +38,12 @@ def split_at_all_medians(features: FloatArray, k: int, labels: IntArray) -> None
 def _split_cell(features: FloatArray, rows: IntArray) -> IntArray:
     """Sort `rows` by the halves of all columns they lie in; where the cells begin, and the number of rows."""
     count, width = rows.shape[0], features.shape[1]
+    values = np.empty(count)
     medians = np.empty(width)
     for j in range(width):
-        medians[j] = _highest_of_lower_half(features[rows, j])
+        for i in range(count):
+            values[i] = features[rows[i], j]
+        medians[j] = _highest_of_lower_half(values)
     borders = np.array([0, count])
     for j in range(width):
         cut = np.empty(2 * borders.shape[0] - 1, dtype=np.int64)
@@ -62,14 +65,22 @@ def _split_cell(features: FloatArray, rows: IntArray) -> IntArray:
 def _highest_of_lower_half(values: FloatArray) -> float:
     """The median, of an even number of values the lower one; the next lower value where none lies above it."""
     median = kth_smallest(values, (values.shape[0] - 1) // 2)
-    below = values[values < median]
-    return median if np.any(values > median) or below.shape[0] == 0 else float(below.max())
+    highest = -np.inf
+    above = False
+    for value in values:
+        above |= value > median
+        if value < median:
+            highest = max(highest, value)
+    return median if above or highest == -np.inf else highest
 
 
 @kernel
 def _move_lower_first(features: FloatArray, rows: IntArray, column: int, border: float) -> int:
     """Move the rows of values up to `border` to the front, both parts in their old order; how many there are."""
-    return put_first(rows, features[rows, column] <= border)
+    lower = np.empty(rows.shape[0], dtype=np.bool_)
+    for i in range(rows.shape[0]):
+        lower[i] = features[rows[i], column] <= border
+    return put_first(rows, lower)
 
 
 def rhs(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
@@ -153,7 +164,8 @@ def halved(
             column = int(np.argmax(ranges(features, rows)))
         else:
             column = _split_column(features, rows, classes, shares, alpha, values[low:high])
-        values[low:high] = features[rows, column]
+        for i in range(low, high):
+            values[i] = features[order[i], column]
         half = (high - low) // 2
         split_rows(rows, values[low:high], half)
         stack.append((low + half, high))
@@ -181,7 +193,7 @@ def _split_column(
     width = features.shape[1]
     spreads = np.empty(width)
     for j in range(width):
-        spreads[j] = np.std(features[rows, j])
+        spreads[j] = _spread(features, rows, j)
     widest = np.argmax(spreads)
     if alpha >= 1.0:
         return int(widest)
@@ -198,15 +210,32 @@ def _split_column(
 
 
 @kernel
+def _spread(features: FloatArray, rows: IntArray, j: int) -> float:
+    """Standard deviation of column j among `rows`."""
+    mean = 0.0
+    for i in rows:
+        mean += features[i, j]
+    mean /= rows.shape[0]
+    squares = 0.0
+    for i in rows:
+        squares += (features[i, j] - mean) ** 2
+    return float(np.sqrt(squares / rows.shape[0]))
+
+
+@kernel
 def _halves_divergence(
     features: FloatArray, rows: IntArray, j: int, classes: IntArray, shares: FloatArray, values: FloatArray
 ) -> float:
     """Weighted divergence (Li and Sarkar, eq. 7) of the halves by rank of column j."""
     n = rows.shape[0]
     half = n // 2
-    values[:] = features[rows, j]
+    for i in range(n):
+        values[i] = features[rows[i], j]
     border = kth_smallest(values, half)
-    ties = half - np.count_nonzero(values < border)
+    ties = half
+    for i in range(n):
+        if values[i] < border:
+            ties -= 1
     lower = np.zeros(shares.shape[0])
     upper = np.zeros(shares.shape[0])
     for i in range(n):

@@ -259,7 +259,12 @@ def _records_left(values: FloatArray, strict: bool) -> int:
     n = values.shape[0]
     if not strict:
         return int(n // 2)
-    return int(np.count_nonzero(values <= kth_smallest(values, (n - 1) // 2)))
+    median = kth_smallest(values, (n - 1) // 2)
+    left = 0
+    for value in values:
+        if value <= median:
+            left += 1
+    return left
 
 
 @kernel
@@ -270,7 +275,8 @@ def _cut(features: FloatArray, rows: IntArray, k: int, widths: FloatArray, stric
         widest = int(np.argmax(widths))
         if not widths[widest] > 0.0:
             return 0
-        values[:n] = features[rows, widest]
+        for i in range(n):
+            values[i] = features[rows[i], widest]
         left = _records_left(values[:n], strict)
         if left >= k and n - left >= k:
             split_rows(rows, values[:n], left)
