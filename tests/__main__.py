@@ -38,8 +38,7 @@ SIDE_BY_SIDE = ["-n", "2", "--dist", "worksteal"]
 def main(arguments: list[str]) -> int:
     """Run all checks, then the tests; the first failure's exit code."""
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # hundreds of processes would translate all sources each
-    # On the core that the checks leave idle, and until what most tests need is there; then for as long as there is
-    # something to compile, while a first process of tests waits for servers and clusters
+    # On the core that the checks leave idle: for as long as they take, and until what most tests need is there
     with subprocess.Popen([sys.executable, "-m", "tests.warm"], cwd=ROOT, stdout=subprocess.PIPE) as warm:
         try:
             for command in CHECKS:
@@ -48,11 +47,11 @@ def main(arguments: list[str]) -> int:
                     return code
             if warm.stdout is not None:
                 warm.stdout.readline()
-            with in_memory() as settings:
-                command = [sys.executable, "-m", "pytest", *SIDE_BY_SIDE, *arguments]
-                return subprocess.run(command, cwd=ROOT, env=os.environ | settings, check=False).returncode
         finally:
             warm.terminate()
+    with in_memory() as settings:
+        command = [sys.executable, "-m", "pytest", *SIDE_BY_SIDE, *arguments]
+        return subprocess.run(command, cwd=ROOT, env=os.environ | settings, check=False).returncode
 
 
 @contextlib.contextmanager

@@ -282,8 +282,7 @@ def test_every_record_is_in_one_unit(seed, monkeypatch):
     records = records.take(pa.array(np.setdiff1d(np.arange(len(records)), drop)))  # numbers of rows do not add up
     columns = {"u": {"role": "unit"}, "t": {"kind": "integer"}, "x": {"kind": "continuous"}}
     job = parse_job({"input": "a", "output": "b", "k": 5, "columns": columns})
-    cells = SimpleNamespace(names=["t"], grid=lambda _: Grid(1.0, 0.0, 60.0))
-    fitted = SimpleNamespace(job=job, cells=cells, schema=pa.schema([("t", pa.int64())]))
+    fitted = SimpleNamespace(job=job, grid=lambda _: Grid(1.0, 0.0, 60.0), schema=pa.schema([("t", pa.int64())]))
     made = unfold.linked(records, fitted, UnitLayout("u", "t", (), ("t", "x"), (1, 2, 3, 4), (), True, ("x",)))
     assert sorted(made.record) == list(range(len(records)))
     begins = np.flatnonzero(np.diff(made.unit, prepend=-1))
