@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import os
@@ -32,6 +33,7 @@ class Loaded:
         command = [sys.executable, "-m", "tests.flows.loaded"]
         pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         self.process = subprocess.Popen(command, env=environment, cwd=ROOT, start_new_session=True, **pipes)
+        self.running: psutil.Process | None = None  # A program whose end was not asked for
 
     def run(self, code: str, *arguments: str, env: dict[str, str], cwd: Path) -> subprocess.CompletedProcess[bytes]:
         """What `subprocess.run` gives for `python -c` with this code; variables are added to those of the process."""
@@ -43,13 +45,19 @@ class Loaded:
     def start(self, code: str, *arguments: str, env: dict[str, str], cwd: Path, printed: list[Path]) -> psutil.Process:
         """The same, left running; what it prints goes to two files. The next one waits for its end."""
         assert self.process.stdin is not None and self.process.stdout is not None
+        if self.running is not None:  # of a test that failed: its exit code is not that of the next program
+            with contextlib.suppress(psutil.NoSuchProcess):
+                self.running.kill()
+            self.ended()
         request = {"code": code, "argv": arguments, "env": env, "cwd": cwd, "printed": printed}
         print(json.dumps(request, default=str), file=self.process.stdin, flush=True)
-        return psutil.Process(int(self.process.stdout.readline()))
+        self.running = psutil.Process(int(self.process.stdout.readline()))
+        return self.running
 
     def ended(self) -> int:
         """The exit code of the program, when it has ended."""
         assert self.process.stdout is not None
+        self.running = None
         return int(self.process.stdout.readline())
 
     def close(self) -> None:
