@@ -54,7 +54,7 @@ def test_stages_fail_on_workers_and_a_killed_run_goes_on(tmp_path, server):
     printed = [tmp_path / "workers.log"] * 2
     process = server.flows.start(SABOTAGE, str(job), env=environment, cwd=tmp_path, printed=printed)
     while not (tmp_path / "notes" / "hanging").exists():
-        assert process.is_running()
+        assert process.is_running(), printed[0].read_text()[-6000:]
         time.sleep(0.05)
     assert failed_stages(tmp_path) == set(runs.STAGES[:-2])
     workers = process.children(recursive=True)
