@@ -19,7 +19,8 @@ from types import FunctionType
 from typing import Any, TypeVar
 
 import numba
-from numba.core.caching import CompileResultCacheImpl, _CacheLocator
+from numba.core import caching
+from numba.core.caching import CompileResultCacheImpl, IndexDataCacheFile, _CacheLocator
 from numba.core.cpu import CPUTargetOptions
 from platformdirs import user_cache_path
 
@@ -104,7 +105,7 @@ def digest(module: str, package: Path = PACKAGE) -> str:
     """A digest of all that a module's kernels may be compiled from."""
     # Names too: machine code imports what it refers to by module, and fails where that has moved
     parts = sorted(compiled_from(module, package).items())
-    content = "\0".join([numba.__version__, *("\0".join(part) for part in parts)])
+    content = "\0".join([numba.__version__, "named by signature", *("\0".join(part) for part in parts)])
     return hashlib.sha256(content.encode()).hexdigest()[:16]
 
 
@@ -153,6 +154,20 @@ class KernelLocator(_CacheLocator):
         return ""
 
 
+class CacheFile(IndexDataCacheFile):
+    """Names compiled code by its signature, not by the next free number."""
+
+    # Two processes that compile a kernel at once, for two types, take the same number. Then the code of one type is run
+    # on the other for good: floats summed as integers. An entry that another process drops from the index does no harm.
+    def save(self, key: Any, data: Any) -> None:
+        """Keep the code of a signature; the index names it once it is there."""
+        file: Any = self  # numba has no types
+        name = file._data_name(int(hashlib.sha256(repr(key).encode()).hexdigest()[:16], 16))
+        file._save_data(name, data)
+        file._save_index({**file._load_index(), key: name})
+
+
+vars(caching)["IndexDataCacheFile"] = CacheFile
 CompileResultCacheImpl._locator_classes = [KernelLocator, *CompileResultCacheImpl._locator_classes]
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])

@@ -10,6 +10,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from numba.core import caching
 
 from anonpipe.kernels import compiled
 from anonpipe.kernels.compiled import PACKAGE, any_kept, digest, folder, lasting, modules, name_of, private, root
@@ -48,6 +49,23 @@ def test_functions_of_others_are_kept_where_numba_keeps_them(tmp_path):
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     assert root() not in Path(module.twice._cache.cache_path).parents
+
+
+def test_two_processes_that_compile_at_once_mix_nothing_up(tmp_path, monkeypatch):
+    """The second begins and ends while the first writes its code, and knows nothing of it."""
+    first, second = (caching.IndexDataCacheFile(str(tmp_path), "kernel", "stamp") for _ in range(2))
+    write = first._save_data
+
+    def interrupted(name, data):
+        with monkeypatch.context() as early:
+            early.setattr(second, "_load_index", dict)
+            second.save("int64", "code for integers")
+        write(name, data)
+
+    monkeypatch.setattr(first, "_save_data", interrupted)
+    first.save("float64", "code for floats")
+    assert second.load("int64") in ("code for integers", None)
+    assert second.load("float64") in ("code for floats", None)
 
 
 def _write(folder, files):
