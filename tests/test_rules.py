@@ -19,6 +19,8 @@ from anonpipe.encoding.values import numbers
 from anonpipe.errors import AnonpipeError, InputError, JobError
 from anonpipe.job.model import parse_job
 from anonpipe.job.rules import check_counts, parse_rules
+from anonpipe.pipeline import run as pipeline
+from anonpipe.pipeline.evaluation.samples import read_predicates
 from anonpipe.pipeline.preview import preview
 from anonpipe.pipeline.tasks.write import compared_names
 from anonpipe.report import report_of_release
@@ -27,6 +29,7 @@ from anonpipe.storage import release
 from tests import runs, small
 from tests.encoding.test_rules import CLOSING, COLUMNS, RULES, assert_kept, book_of, kept, shuffled, table_of
 from tests.naive import rules as naive
+from tests.pipeline.evaluation.test_assess import looked
 
 pytestmark = pytest.mark.secret("5e" * 32)
 
@@ -291,6 +294,30 @@ def test_the_summary_has_computed_columns(whole):
     judged = [check for check in outcome.verdict.checks if check.key.startswith(("mean", "covariance", "null_share"))]
     limited = {each.target for each in job.parsed_rules if each.kind == "limit"}
     assert judged and derived.intersection(name for check in judged for name in check.columns) <= limited
+
+
+def test_no_record_is_singled_out_by_a_share(tmp_path, monkeypatch):
+    """A share is two columns in one; differences, which may be known, are attacked."""
+    names = ["start", "treated", "death", "a", "b", "sent", "entry", "months"]
+    rules = [rule for rule in RULES if rule.startswith(("start <=", "0 <= sent", "entry +"))]
+    job = job_of(
+        tmp_path,
+        table_of(1500).select(names),
+        {name: COLUMNS[name] for name in names},
+        rules,
+        measure={"utility": False, "hold_out": 0.2, "queries": 100},
+    )
+    attacked = []
+
+    def look(run):
+        for each in read_predicates(run.context.work).values():
+            attacked.extend(run.context.fitted.cells.names[at] for at in each.columns.ravel())
+
+    with monkeypatch.context() as patch:
+        looked(patch, look)
+        pipeline.assess_only(job)
+    assert job.shares == {"sent / a", "entry / limit"}
+    assert {"entry", "death - treated"} <= set(attacked) and not job.shares.intersection(attacked)
 
 
 @pytest.mark.parametrize("rows", [5, 10, 15])

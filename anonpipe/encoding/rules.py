@@ -37,10 +37,17 @@ def base_of(rule: Rule, batch: pa.RecordBatch) -> FloatArray:
     return reduce(lambda base, other: np.where(np.isnan(base), other, base), found)
 
 
-def _difference(rule: Rule, target: FloatArray, base: FloatArray, timed: bool) -> FloatArray:
-    """How far targets of an order lie from where it begins, points in time without what is between steps, (n_rows,)."""
-    gap = rule.sign * (target - base)
-    if timed or rule.step:  # without rounding errors, by which equal differences of cents would be rare values
+def _gap(rule: Rule, batch: pa.RecordBatch) -> FloatArray:
+    """The difference, share or ratio of a rule, as recipients can compute it, shape (n_rows,)."""
+    target, base = numbers(batch.column(rule.target)), base_of(rule, batch)
+    if rule.kind == "limit":
+        low, whole = rule.ends[0], 1.0 + 0.0 * target
+        below = (base > low) & ~(np.abs(target - _sum(rule, batch)) <= rule.slack)
+        return np.divide(target - low, base - low, out=whole, where=below)
+    if rule.kind in ("share", "ratio"):
+        return np.divide(target, base, out=np.where(base == 0, 0.0 * target, np.nan), where=base != 0)
+    gap, timed = rule.sign * (target - base), pa.types.is_timestamp(batch.column(rule.target).type)
+    if timed or rule.step:  # without what is between steps: equal differences of cents would be rare values
         step = rule.step or 1.0
         nearest = np.rint(gap / step) * step
         rounded = np.abs(gap - nearest) <= 4.0 * np.spacing(np.abs(target) + np.abs(base))
@@ -52,15 +59,7 @@ def with_differences(batch: pa.RecordBatch, rules: Sequence[Rule]) -> pa.RecordB
     """The batch with the column of differences, shares or ratios of each order between columns."""
     for rule in rules:
         if rule.gap and rule.gap not in batch.schema.names:
-            target, base = numbers(batch.column(rule.target)), base_of(rule, batch)
-            if rule.kind == "limit":
-                low, whole = rule.ends[0], 1.0 + 0.0 * target
-                below = (base > low) & ~(np.abs(target - _sum(rule, batch)) <= rule.slack)
-                gap = np.divide(target - low, base - low, out=whole, where=below)
-            elif rule.kind in ("share", "ratio"):
-                gap = np.divide(target, base, out=np.where(base == 0, 0.0 * target, np.nan), where=base != 0)
-            else:
-                gap = _difference(rule, target, base, pa.types.is_timestamp(batch.column(rule.target).type))
+            gap = _gap(rule, batch)
             array = pa.array(gap, pa.float64(), mask=np.isnan(gap))
             fields = batch.schema.append(pa.field(rule.gap, pa.float64()))
             batch = pa.record_batch([*batch.columns, array], schema=fields)
@@ -286,6 +285,13 @@ class RuleBook:
             moved = _moved(before, cells)
         return Kept(cells, repaired, moved)
 
+    def with_differences(self, cells: FloatArray) -> FloatArray:
+        """The cells with differences, shares and ratios as recipients compute them: of rounded targets."""
+        cells = cells.copy()
+        for rule in (rule for _, rule in self._derived if rule.gap):
+            cells[:, self.positions[rule.gap]] = _gap(rule, self.written(cells, rule.target))
+        return cells
+
     def count_broken(self, batch: pa.RecordBatch) -> IntArray:
         """Rows of a released batch that break each rule, shape (n_rules,)."""
         broken = [np.count_nonzero(self.breaks(at, rule, batch)) for at, rule in enumerate(self.rules)]
@@ -456,7 +462,7 @@ class RuleBook:
     def _rounded(
         self, rule: Rule, cells: FloatArray, value: FloatArray, batch: pa.RecordBatch, rng: np.random.Generator
     ) -> FloatArray:
-        """Values on the grid of the target, none beyond what its rule allows; differences follow, shape (n_rows,)."""
+        """Values on the grid of the target, none beyond what its rule allows, shape (n_rows,)."""
         if rule.kind not in ("order", "share", "limit"):
             return self.cells.grid(self.positions[rule.target]).round(value)
         grid, base = self.coarse[rule.target], base_of(rule, batch)
@@ -464,9 +470,7 @@ class RuleBook:
             return _not_above(_highest(rule, batch), self._at_limit(rule, cells, value, batch, rng), grid)
         if rule.kind == "order":
             of_sign = grid.mirrored if rule.sign > 0 else grid
-            value = -rule.sign * _not_above(-rule.sign * base, -rule.sign * value, of_sign)
-            cells[:, self.positions[rule.gap]] = rule.sign * (value - base)
-            return value
+            return -rule.sign * _not_above(-rule.sign * base, -rule.sign * value, of_sign)
         return _not_above(base, value, grid)
 
     def _leave_bound(self, rule: Rule, cells: FloatArray, rng: np.random.Generator) -> BoolArray:

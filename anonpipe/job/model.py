@@ -409,6 +409,11 @@ class Job(Options):
         return tuple(rule.gap for rule in self.parsed_rules if rule.gap)
 
     @property
+    def shares(self) -> frozenset[str]:
+        """Those of `differences` that are shares or ratios of two columns."""
+        return frozenset(rule.gap for rule in self.parsed_rules if rule.gap and rule.kind != "order")
+
+    @property
     def repeated(self) -> frozenset[str]:
         """Those of `differences` that a written column repeats, rounded: shares and ratios."""
         ratios = {" / ".join(rule.quotient) for rule in self.parsed_rules if rule.quotient}

@@ -271,9 +271,24 @@ def test_an_end_beyond_its_bound_comes_nearer_to_its_begin():
         book, cells, _ = book_of(table, columns, [rule])
         cells[0] = cells[1]
         cells[:, 2] = 360
-        made = book.cells.from_cells(kept(book, cells).cells).to_pylist()
+        made = book.cells.from_cells(book.with_differences(kept(book, cells).cells)).to_pylist()
         assert all(day("2020-01-01") <= row["begin"] <= row["end"] <= day("2020-12-31") for row in made)
         assert all((row["end"] - row["begin"]).days == row[book.rules[0].gap] for row in made)
+
+
+def test_differences_and_shares_are_those_of_written_columns():
+    """A reader computes them from what is written; on the original nothing changes."""
+    book, cells, _ = book_of(table_of(2000), least=5)
+    gaps = [book.positions[rule.gap] for rule in book.rules if rule.gap]
+    np.testing.assert_array_equal(book.with_differences(cells), cells)
+    made = kept(book, shuffled(cells)).cells
+    found = book.with_differences(made)
+    written = book.cells.from_cells(made)
+    written = written.select([name for at, name in enumerate(book.cells.names) if at not in gaps])
+    read = with_differences(written, book.rules).select(book.cells.names)
+    np.testing.assert_array_equal(found[:, gaps], book.cells.to_cells(read)[:, gaps])
+    np.testing.assert_array_equal(np.delete(found, gaps, axis=1), np.delete(made, gaps, axis=1))
+    assert len(gaps) > 3 and (found[:, gaps] != made[:, gaps]).any()
 
 
 def followed(rows, seed=0):

@@ -7,7 +7,7 @@ every sample that lies in it, before its released rows are shuffled.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from typing import Any
 
@@ -462,9 +462,13 @@ def gather_queries(work: Work, fitted: Fitted, cut: Cut) -> None:
         members = own[:: -(-len(own) // wanted_queries(fitted.job, cut.rows))]
         of_copies = [read_samples(one, cut, "released")[0][::step, : len(fitted.cells.names)] for one in work.copies]
         work.staging.write_record(_GUESSED, GuessedCells(np.concatenate(of_copies), members, held))
-        sample, (ends,) = released[:, : len(fitted.cells.names)], read_samples(work, cut, "outermost")
-        how = known.coded_positions(fitted), fitted.job.measure.queries, work.rng("assess singling out", 0)
-        work.staging.write_record(_PREDICATES, candidates(sample, ends, cut.rows, *how))
+        # Not on shares: one is two columns in one, and a predicate on it would count as one on a single column
+        places = [at for at, name in enumerate(fitted.cells.names) if name not in fitted.job.shares]
+        coded = [places.index(at) for at in known.coded_positions(fitted)]
+        how = cut.rows, coded, fitted.job.measure.queries, work.rng("assess singling out", 0)
+        found = candidates(released[:, places], read_samples(work, cut, "outermost")[0][:, places], *how)
+        by_place = {name: replace(each, columns=np.array(places)[each.columns]) for name, each in found.items()}
+        work.staging.write_record(_PREDICATES, by_place)
     ranked = (known_features(fitted, part[::step]) for part in (original, released))
     work.staging.write_record(_QUERIES, Queries(*queries, *ranked))
 

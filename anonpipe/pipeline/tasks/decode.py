@@ -123,7 +123,7 @@ def _unweighted(work: Work, fitted: Fitted, cut: Cut, index: int) -> tuple[_Unwe
         return _Unweighted(scored, as_ties, ()), cells
     decoded = scored.decoded
     kept = fitted.rules.keep(decoded.cells, decoded.features, work.rng("rules", index))
-    scored = replace(scored, decoded=replace(decoded, cells=kept.cells))
+    scored = replace(scored, decoded=replace(decoded, cells=fitted.rules.with_differences(kept.cells)))
     return _Unweighted(scored, as_ties, tuple(kept.repaired.tolist()), tuple(map(tuple, kept.moved.tolist()))), cells
 
 
