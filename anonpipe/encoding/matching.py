@@ -78,7 +78,7 @@ def decode_matched(
     """
     everyone = Groups.one(len(features))
     groups = groups or everyone
-    released, values, nulls = _apart(encoder, features, cells, groups, rng)
+    released, values, nulls = _decoded_by_column(encoder, features, cells, groups, rng)
     decoded = _decoded(encoder, features, released, values)
     for channel, column in mean_scores.items():
         decoded[:, channel] = column
@@ -108,7 +108,7 @@ def decode_matched(
     return released
 
 
-def _apart(
+def _decoded_by_column(
     encoder: FeatureEncoder, features: FloatArray, cells: FloatArray, groups: Groups, rng: np.random.Generator
 ) -> tuple[FloatArray, dict[int, FloatArray], dict[int, BoolArray]]:
     """Cells decoded column by column; values and nulls of numbers, by position: a null has the value it would have."""

@@ -70,14 +70,14 @@ def fill_predicted(
     """
     filled, made = cells.copy(), features.copy()
     incomplete = [position for position in columns if 0 < np.isnan(cells[:, position]).sum() < len(cells)]
-    marks = [*(list(own[1:]) for own in columns.values()), *map(list, dummies)]
+    blocks = [*(list(own[1:]) for own in columns.values()), *map(list, dummies)]
     for at, position in enumerate(incomplete):
         later = incomplete[at + 1 :]
         known = ~np.isnan(cells[:, position])
         for rows, known_later in _patterns(np.flatnonzero(~known), ~np.isnan(cells[:, later])):
             unknown = [columns[other][0] for other, there in zip(later, known_later, strict=True) if not there]
-            strange = [each for own in marks if _are_strange(features[:, own] > 0, rows, known) for each in own]
-            others = np.delete(made, [*columns[position], *unknown, *strange], axis=1)
+            rare = [each for own in blocks if _are_unsupported(features[:, own] > 0, rows, known) for each in own]
+            others = np.delete(made, [*columns[position], *unknown, *rare], axis=1)
             predicted = _predicted(features[:, columns[position][0]], others, known)
             donors = _donors(predicted, known, rows, rng)
             filled[rows, position] = cells[donors, position]
@@ -85,10 +85,10 @@ def fill_predicted(
     return filled
 
 
-def _are_strange(marks: BoolArray, rows: IntArray, known: BoolArray) -> bool:
-    """Whether many of some records have a mark, or lack it, and few known ones, from which it would be predicted."""
+def _are_unsupported(dummies: BoolArray, rows: IntArray, known: BoolArray) -> bool:
+    """Whether many of some records are in a category, or out of it, and few known ones, which would predict it."""
     # As nulls of all that a person has no second row for: a prediction from the few that are null there is of those.
-    asked, there = (np.stack([marks[of].sum(axis=0), (~marks[of]).sum(axis=0)]) for of in (rows, known))
+    asked, there = (np.stack([dummies[of].sum(axis=0), (~dummies[of]).sum(axis=0)]) for of in (rows, known))
     return bool(((there > 0) & (DONORS * there < asked) & (asked > _COMMON * len(rows))).any())
 
 

@@ -490,9 +490,6 @@ def _nearly_all(which: BoolArray, found: Radix) -> bool:
     return bool(found.counts[which].sum() >= _ON_STEPS * found.total)
 
 
-# --- Counts and runs
-
-
 def _atoms(found: Radix, k: int) -> tuple[IntArray, FloatArray, BoolArray]:
     """Counts and values, ascending, and which of them have k records; a bin may have such a value at its low end."""
     heaped = ~found.exact & (found.at_low >= k)

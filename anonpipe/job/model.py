@@ -414,6 +414,11 @@ class Job(Options):
         return frozenset(rule.gap for rule in self.parsed_rules if rule.gap and rule.kind != "order")
 
     @property
+    def limited(self) -> dict[str, str]:
+        """Columns with a limit, and the share that is masked in place of each, which says nothing to a reader."""
+        return {rule.target: rule.gap for rule in self.parsed_rules if rule.kind == "limit"}
+
+    @property
     def repeated(self) -> frozenset[str]:
         """Those of `differences` that a written column repeats, rounded: shares and ratios."""
         ratios = {" / ".join(rule.quotient) for rule in self.parsed_rules if rule.quotient}

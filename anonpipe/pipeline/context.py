@@ -377,7 +377,7 @@ class Fitted:
             as_probabilities=self.job.as_probabilities,
             scores=self.scores,
             restored=self.procedure.decoder.restored,
-            limited={rule.target: rule.gap for rule in self.job.parsed_rules if rule.kind == "limit"},
+            limited=self.job.limited,
         )
 
     @cached_property

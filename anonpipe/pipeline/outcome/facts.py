@@ -45,8 +45,8 @@ def gather(
     of_rows = manifest_of_rows(work, fitted, cut, listed)
     pictures: dict[str, Any] = {"distributions": {}, "survival": {}, "correlations": None, "pictured": 0}
     if tables is not None and len(tables.original):
-        shares = {rule.gap for rule in job.parsed_rules if rule.kind == "limit"}  # which mean nothing to a reader
-        shown = [name for name in fitted.input.names if name in tables.kinds and name not in shares]
+        left_out = job.limited.values()
+        shown = [name for name in fitted.input.names if name in tables.kinds and name not in left_out]
         kinds = {name: tables.kinds[name] for name in shown}
         samples = typed_tables(tables.original, tables.released, kinds)
         recipients, endpoints = bins_for_recipients(job.k, fitted.coarse_min_rows), endpoints_of(job)

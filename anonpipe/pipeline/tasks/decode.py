@@ -56,7 +56,7 @@ _GROUPS = FOLDER + "/groups-{}.record"
 
 def score_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[str, Any]:
     """Replace the records of a partition, and count their scores."""
-    (scored, cells), scores = _made(work, fitted, cut, index), _there(fitted.scores)
+    (scored, cells), scores = _made(work, fitted, cut, index), _needed(fitted.scores)
     work.staging.write_record(_SCORED.format(index), scored)
     counted = scores.count(scored.decoded.cells, fitted.procedure.decoder.restored)
     work.staging.write_record(_SCORES.format(index), counted)
@@ -74,7 +74,7 @@ _COUNTED = f"{FOLDER}/scores.record"
 _KINDS = (ScoredRows, Decoded, Groups, Counted, Radix)
 
 
-def _there(fitted: _Fitted | None) -> _Fitted:
+def _needed(fitted: _Fitted | None) -> _Fitted:
     """Normal scores or the survey weight, in stages that only such a run has."""
     if fitted is None:
         raise DamagedError("no column has normal scores, or the role sampling_weight; run again without --resume")
@@ -95,7 +95,7 @@ def _with_values(
     """The scored rows with values by rank in the whole table, the cells, and `Scores.ties`."""
     scored: ScoredRows = load_record(work, _SCORED.format(index), _KINDS)
     decoder = fitted.procedure.decoder
-    rng, scores = None if decoder.identical else work.rng("ranks", index), _there(fitted.scores)
+    rng, scores = None if decoder.identical else work.rng("ranks", index), _needed(fitted.scores)
     cells = partition_cells(work, fitted, cut, index)
     as_ties = scores.ties(cells, scored.decoded.cells, decoder.restored)
     scores.put_values(scored.decoded.cells, load_record(work, _COUNTED, _KINDS), rng, decoder.restored)
@@ -131,7 +131,7 @@ def count_weights(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[str,
     """Replace the records of a partition but for the survey weight, and count weights of both tables."""
     made, cells = _unweighted(work, fitted, cut, index)
     work.staging.write_record(_MADE.format(index), made)
-    work.staging.write_record(_WEIGHTS.format(index), _there(fitted.weight).count(cells, made.scored.decoded.cells))
+    work.staging.write_record(_WEIGHTS.format(index), _needed(fitted.weight).count(cells, made.scored.decoded.cells))
     return {"rows": len(cells)}
 
 
@@ -142,7 +142,7 @@ def calibrate(work: Work, fitted: Fitted, cut: Cut) -> None:
         routed = (ROUTED_WEIGHTS.format(unit) for unit in range(len(work.source.units)))
         files += [file for file in routed if work.staging.has(file)]
         parts = (load_record(work, file, (WeightCounts,)) for file in files)
-        work.staging.write_record(FACTORS, _there(fitted.weight).solve(reduce(WeightCounts.merge, parts)))
+        work.staging.write_record(FACTORS, _needed(fitted.weight).solve(reduce(WeightCounts.merge, parts)))
 
 
 def drop_waiting(work: Work, cut: Cut) -> None:
