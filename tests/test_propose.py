@@ -941,6 +941,16 @@ def test_exactly_the_dependent_columns_are_found(
     assert found == {second: f'a linear copy of "{first}"', "class": f'a class of "{first}"'}
 
 
+def test_what_a_division_leaves_follows_from_the_number() -> None:
+    rng = np.random.default_rng(0)
+    hour, minute, count = rng.integers(6, 22, 500), rng.integers(0, 60, 500), rng.integers(0, 40, 500)
+    table = {"time": 100 * hour + minute, "hour": hour, "minute": minute, "count": count, "huge": 2.0**60 * count}
+    found = derived(look_at(pa.table(table)))
+    assert found == {"hour": 'a class of "time"', "minute": '"time" modulo 100', "huge": 'a linear copy of "count"'}
+    minute[7] += 1
+    assert "minute" not in derived(look_at(pa.table(table | {"minute": minute})))
+
+
 @pytest.mark.parametrize(
     "name", ["a: b # c", 'qu"ote\nnewline', "null", "1", "é\U0001f600", " lead", "{x}", "2020-01-01"]
 )

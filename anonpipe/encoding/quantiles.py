@@ -186,6 +186,7 @@ _HEAPED, _ON_STEPS = 0.95, 0.99  # Shares of records that have a value of k reco
 _WHOLE = 2.0**53  # Steps beyond which whole numbers of them have no exact float
 _CENTURY = 36_525  # In days; how far heaps go beyond the dates, if the bounds do
 _IN_EVERY_MONTH = 27  # Days after the first of a month that every month has
+_LONGEST_MONTH = 31
 FEW_VALUES = 12  # A column of so few values keeps the count of each, as a category does
 FEW_RECORDS = 32  # An atom of fewer may lose its value where no step is declared
 # Records for each block of each column, where blocks can be so few: who knows the population then has an area of 0.6
@@ -438,6 +439,8 @@ def coarsened(grid: Grid, found: Radix, k: int, dates: bool = False) -> Grid:
     values = found.smallest[often & (found.smallest >= grid.low) & (found.smallest <= grid.high)]
     if dates and found.total >= k and (heaps := _of_months(found, often, grid)) is not None:
         return replace(grid, heaps=np.union1d(heaps, values))
+    if grid.step == 1.0 and found.total >= k and (heaps := _of_clock(found, k, grid)) is not None:
+        return replace(grid, heaps=np.union1d(heaps, values), none_between=True)
     gaps, times = np.diff(values), 1
     if grid.step and len(values) > FEW_VALUES and np.ptp(values) < _WHOLE * grid.step:
         times = int(np.gcd.reduce(np.rint(gaps / grid.step).astype(np.int64)))
@@ -475,6 +478,20 @@ def _of_months(found: Radix, often: BoolArray, grid: Grid) -> FloatArray | None:
                 heaps = heaps[(heaps >= low) & (heaps <= high)]
                 return heaps if len(heaps) > 1 else None
     return None
+
+
+def _of_clock(found: Radix, k: int, grid: Grid) -> FloatArray | None:
+    """Times of day, written as 1430, if nearly all whole numbers are some, of the minutes of k records; else None."""
+    hours, minutes = np.divmod(found.smallest, 100.0)
+    times = found.exact & (hours >= 0) & (hours <= 24) & (minutes < 60)
+    several = np.count_nonzero(times) > FEW_VALUES and np.ptp(hours[times]) > 2
+    if not several or minutes[times].max() <= _LONGEST_MONTH or not _nearly_all(times, found):
+        return None
+    often = np.flatnonzero(np.bincount(minutes[times].astype(np.int64), found.counts[times]) >= k)
+    apart = int(np.gcd.reduce(often)) or 1
+    apart = apart if _nearly_all(times & (minutes % apart == 0), found) else 1
+    every = (100.0 * np.arange(24)[:, None] + np.arange(0, 60, apart)).ravel()
+    return np.asarray(every[(every >= grid.low) & (every <= grid.high)])
 
 
 def _first_days(months: IntArray) -> IntArray:

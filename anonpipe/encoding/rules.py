@@ -14,7 +14,7 @@ from anonpipe.encoding.cells import ColumnEncoder
 from anonpipe.encoding.columns import code_of
 from anonpipe.encoding.quantiles import Radix, coarsened
 from anonpipe.encoding.scan import Scan
-from anonpipe.encoding.values import Grid, level_array, nearest_heaps, numbers, plain, present
+from anonpipe.encoding.values import Grid, level_array, numbers, plain, present
 from anonpipe.kernels.points import places, sort_groups
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
@@ -725,7 +725,7 @@ def _not_above(limit: FloatArray, values: FloatArray, grid: Grid) -> FloatArray:
     """The nearest values on a grid that are not above a limit, shape (n_rows,)."""
     found, step = replace(grid, heaps=None).round(values), grid.step or 0.0
     found = np.where(found > limit, np.maximum(found - step, grid.low), found)
-    return found if grid.heaps is None else nearest_heaps(found, grid.heaps, limit)
+    return found if grid.heaps is None else grid.on_heaps(found, limit)
 
 
 def _number_within(labels: IntArray) -> IntArray:

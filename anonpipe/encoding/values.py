@@ -226,13 +226,23 @@ class Grid:
     high: float  # Upper limit, inf for none
     origin: float = 0.0  # Zero, unless all values are as far from the multiples
     heaps: FloatArray | None = None  # The values that nearly all records have, ascending; None where these are many
+    none_between: bool = False  # Whether nothing lies between heaps, however far apart: no clock shows 1380
     declared: Grid | None = None  # That of the job, if these steps are multiples of its: so that digits are the same
 
     def round(self, values: FloatArray) -> FloatArray:
         """The nearest permissible values, of heaps those near to one; NaN stays."""
         rounded = self._on_steps(values)
         rounded = rounded if self.declared is None else self.declared.round(rounded)
-        return rounded if self.heaps is None else nearest_heaps(rounded, self.heaps)
+        return rounded if self.heaps is None else self.on_heaps(rounded)
+
+    def on_heaps(self, values: FloatArray, highest: FloatArray | float = np.inf) -> FloatArray:
+        """Values at the nearest heap that is not too high; far from all, as tails are, where they were; shape (n,)."""
+        heaps = np.empty(0) if self.heaps is None else self.heaps
+        at, gaps = np.clip(np.searchsorted(heaps, values), 1, len(heaps) - 1), np.diff(heaps)
+        below, above = heaps[at - 1], heaps[at]
+        nearest = np.where((above - values < values - below) & ~(above > highest), above, below)
+        far = gaps.max() if self.none_between else np.median(gaps)
+        return np.where((np.abs(nearest - values) <= far) & ~(nearest > highest), nearest, values)
 
     def _on_steps(self, values: FloatArray) -> FloatArray:
         if self.step is None:
@@ -259,7 +269,7 @@ class Grid:
         """That of the same values with the other sign."""
         heaps = None if self.heaps is None else -self.heaps[::-1]
         declared = None if self.declared is None else self.declared.mirrored
-        return Grid(self.step, -self.high, -self.low, -self.origin, heaps, declared)
+        return Grid(self.step, -self.high, -self.low, -self.origin, heaps, self.none_between, declared)
 
     def end(self, limit: float, inclusive: bool) -> float:
         """Where permissible values up to a limit, or below it, end: half a step above the last of them."""
@@ -287,15 +297,6 @@ class Grid:
             return self.low > self.high
         low, high = self._counts()
         return low > high
-
-
-def nearest_heaps(values: FloatArray, heaps: FloatArray, highest: FloatArray | float = np.inf) -> FloatArray:
-    """Values at the nearest heap that is not too high; far from all, as the tails are, where they were; shape (n,)."""
-    at = np.clip(np.searchsorted(heaps, values), 1, len(heaps) - 1)
-    below, above = heaps[at - 1], heaps[at]
-    nearest = np.where((above - values < values - below) & ~(above > highest), above, below)
-    near = (np.abs(nearest - values) <= np.median(np.diff(heaps))) & ~(nearest > highest)
-    return np.where(near, nearest, values)
 
 
 def grid_of(column: Column, kind: pa.DataType) -> Grid:

@@ -27,10 +27,10 @@ DAYS_IN = {"days": 1.0, "months": 30.4375, "years": 365.25}
 def derived(looks: list[Look]) -> dict[str, str]:
     """Columns that follow from other columns, with the reason; what they follow from is never among them."""
     # In this order, among the columns still left: linear copies of a number or date; parts of a date; classes, each
-    # category of which covers an interval of a number of its own; of two dates and the time between them one date; of
-    # the year of a date, a year of birth and an age the age.
+    # category of which covers an interval of a number of its own; last digits; of two dates and the time between them
+    # one date; of the year of a date, a year of birth and an age the age.
     found: dict[str, str] = {}
-    for search in (_copies, _date_parts, _classes, _intervals, _ages):
+    for search in (_copies, _date_parts, _classes, _remainders, _intervals, _ages):
         for name, reason in search([look for look in looks if look.name not in found]):
             found.setdefault(name, reason)
     return found
@@ -137,6 +137,22 @@ def _classes(looks: list[Look]) -> Iterator[tuple[str, str]]:
             if order and _is_class(coarse, fine) and not _is_filter(coarse, fine, looks):
                 yield coarse.name, f"a class of {quoted(fine.name)}"
                 break
+
+
+def _remainders(looks: list[Look]) -> Iterator[tuple[str, str]]:
+    """Whole numbers that are what a division of another one leaves, such as the minutes of 1430."""
+    whole = [look for look in looks if look.numbers is not None and look.whole and not look.date and look.distinct > 2]
+    for rest, number in product(whole, whole):
+        if rest.distinct < number.distinct and (divisor := _found(_divisor, number, rest, share=NEARLY_ALL)):
+            yield rest.name, f"{quoted(number.name)} modulo {divisor}"
+
+
+def _divisor(number: FloatArray, rest: FloatArray) -> int:
+    """The number whose multiples the differences are, if the rest is below it; 0 if there is none."""
+    if not np.abs([number, rest]).max() < 2.0**53:  # above, floats skip whole numbers
+        return 0
+    divisor = int(np.gcd.reduce((number - rest).astype(np.int64)))
+    return divisor if 0 <= rest.min() < rest.max() < divisor else 0
 
 
 def _is_class(coarse: Look, fine: Look) -> bool:

@@ -488,6 +488,24 @@ def test_dates_of_months_stay_on_their_day(dates, first, apart, rows):
     assert coarsened(_DAYS, Radix.of(anywhere), 5, dates=True).heaps is None
 
 
+@pytest.mark.parametrize("apart", [1, 5, 15])
+def test_times_of_day_stay_such(apart):
+    """Hours and minutes as one number, of which a few are none; and numbers that look like them, but for one law."""
+    rng = np.random.default_rng(apart)
+    values = 100.0 * rng.binomial(16, 0.7, 3_000) + apart * rng.integers(0, 60 // apart, 3_000)
+    values = np.append(values, rng.integers(0, 2_000, 10))
+    found = coarsened(_grid(), Radix.of(values), 5)
+    released = found.round(values + rng.integers(-30, 31, len(values)))
+    wanted = [100 * hour + minute for hour in range(24) for minute in range(0, 60, apart)]
+    assert np.isin(released, [*wanted, *found.heaps]).all() and set(wanted) <= set(found.heaps)
+    assert np.isin(values, released).mean() > 0.9 and np.isin(found.heaps, wanted).mean() > 0.99
+    months = 100 * rng.integers(1, 24, 3_000) + rng.integers(1, 32, 3_000)
+    below = [rng.integers(0, end, 3_000) for end in (60, 90, 2_000)]
+    for others in (months, *below, 25 * below[1]):
+        grid = coarsened(_grid(), Radix.of(others.astype(float)), 5)
+        assert grid.heaps is None or 1_145.0 not in grid.heaps
+
+
 def test_values_of_fewer_than_k_records_are_no_heaps():
     values = np.append(np.repeat([10.0, 20.0, 50.0, 75.0], [300, 300, 300, 4]), 33.0)
     assert coarsened(_grid(), Radix.of(values), 5).heaps.tolist() == [10.0, 20.0, 50.0]
