@@ -93,7 +93,10 @@ def propose_rules(
     free = [look for look in released if look.name not in derived]
     of_rules = _numerators(rules, released, masked)
     ends = _closings(free, columns, masked - derived)
-    for each in (*of_rules, *ends, *_conditions(free, columns, masked - derived), *_pairs(free, columns, masked)):
+    computed_alone = {rule.target for rule in rules if rule.kind != "order"}  # of an order the nulls are masked
+    drawn = [look for look in released if look.name not in computed_alone]
+    conditions = _conditions(drawn, columns, masked - computed_alone)
+    for each in (*of_rules, *ends, *conditions, *_pairs(free, columns, masked)):
         found += _fitting(each, found, columns)
     return found[:_MOST_PROPOSED]
 

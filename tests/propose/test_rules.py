@@ -137,6 +137,17 @@ def test_nulls_that_columns_share_are_asked_once():
     assert decided == [f'"w{at}" is null for some values of "works"' for at in range(4)]
 
 
+def test_nulls_of_an_ordered_date_are_asked_too():
+    rng = np.random.default_rng(7)
+    begin, inside = rng.integers(9_000, 12_000, 900), rng.random(900) < 0.2
+    end = pa.array((begin + rng.integers(1, 900, 900)).astype(np.int32), mask=inside).cast(pa.date32())
+    table = {"begin": pa.array(begin.astype(np.int32)).cast(pa.date32()), "end": end}
+    table["reason"] = pa.array(rng.choice(["a", "b", "c"], 900), mask=inside)
+    assert texts(pa.table(table)) == {"begin <= end"}
+    asked = [each.text for each in proposed(pa.table(table), active=False)]
+    assert asked == ["if end is null then reason is null", "if reason is null then end is null"]
+
+
 def test_conditions_beyond_a_value_are_asked_without_it():
     rng = np.random.default_rng(8)
     age, score, n = rng.integers(0, 95, 2_000), rng.gamma(4.0, 9.0, 2_000).round(1), rng.poisson(2.0, 2_000)
