@@ -785,7 +785,7 @@ def test_shares_of_nulls_do_not_hide_a_derived_column() -> None:
             "scaled": pa.array(3 - 2 * value, from_pandas=True),
         }
     )
-    assert derived(look_at(table)) == {"scaled": 'a linear copy of "value"', "measured": 'a class of "value"'}
+    assert derived(look_at(table)) == {"scaled": 'a linear copy of "value"', "measured": 'says whether "value" is null'}
 
 
 @pytest.mark.parametrize(

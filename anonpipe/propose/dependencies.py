@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import combinations, product
 from typing import TypeVar
@@ -134,8 +134,13 @@ def _classes(looks: list[Look]) -> Iterator[tuple[str, str]]:
             continue
         for fine in finest:
             order = (coarse.distinct, -places[coarse.name]) < (fine.distinct, -places[fine.name])
-            if order and _is_class(coarse, fine) and not _is_filter(coarse, fine, looks):
-                yield coarse.name, f"a class of {quoted(fine.name)}"
+            if order and _is_class(coarse, fine):
+                columns = sum(np.array_equal(fine.codes < 0, look.codes < 0) for look in looks)
+                of_nulls = _tells_nulls(coarse, fine)
+                if of_nulls and columns > 1:  # a question before others
+                    continue
+                reason = "says whether {} is null" if of_nulls else "a class of {}"
+                yield coarse.name, reason.format(quoted(fine.name))
                 break
 
 
@@ -166,11 +171,9 @@ def _is_class(coarse: Look, fine: Look) -> bool:
     return all(_disjoint(*_pairs(*looks)) for looks in ((_thin(coarse), _thin(fine)), (coarse, fine)))
 
 
-def _is_filter(coarse: Look, fine: Look, looks: Sequence[Look]) -> bool:
-    """Whether two categories tell where the number is null, and other columns are: a question before others."""
-    null = fine.codes < 0
-    several = sum(np.array_equal(null, look.codes < 0) for look in looks) > 1
-    return several and coarse.distinct == 2 and any(np.array_equal(null, coarse.codes == code) for code in (0, 1))
+def _tells_nulls(coarse: Look, fine: Look) -> bool:
+    """Whether one of two categories is there where the number is null, and the other one where it is not."""
+    return coarse.distinct == 2 and any(np.array_equal(fine.codes < 0, coarse.codes == code) for code in (0, 1))
 
 
 def _pairs(coarse: Look, fine: Look) -> tuple[IntArray, FloatArray]:
