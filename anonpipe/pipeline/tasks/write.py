@@ -259,8 +259,11 @@ _ENTRY = np.dtype([("value", "<f8"), ("unit", "<f8"), ("rows", "<i8")])  # The u
 
 
 def compared_names(work: Work) -> list[str]:
-    """Published columns of numbers and dates whose values are replaced; not products, which follow from others."""
+    """Published columns of numbers and dates whose values are replaced; not those computed from published ones."""
     gone = frozenset() if work.folded is None else unpublished(work.folded.layout)
+    shown = work.job.released.keys() - gone
+    sums = [rule for rule in work.job.parsed_rules if rule.kind == "linear"]
+    gone |= {rule.target for rule in sums if shown >= dict(rule.terms).keys()}  # those of heaps recur by chance
     for rule in (each for each in work.job.parsed_rules if each.factors or each.kind == "limit"):
         kinds = [(work.job.columns[name], work.source.schema.field(name).type) for name in rule.names]
         if rule.kind == "product" or all(grid_of(*kind).step for kind in kinds):  # ratios of steps recur by chance
