@@ -686,6 +686,14 @@ def test_form_is_the_first_that_tells_few_members(tmp_path, persons, years, more
     assert job.unit_column == "person" if told.layout.linked else job.rows_per_unit == "one"
 
 
+def test_a_refusal_says_why_rows_are_not_linked(tmp_path):
+    """Side by side these tell members, and the rule alone forbids linked rows."""
+    job = {"rules": ["year <= until"], "gates": {"membership_auc": 0.51}, "measure": {"risk": True}}
+    for run in (small.run, preview):
+        with pytest.raises(JobError, match="; linked rows are not possible: rule 'year <= until' ties 'year'"):
+            run(whole(tmp_path / run.__name__, panel(600, numbers=(8,)), **job))
+
+
 def uncommented(text, *lines):
     """A proposal with units that come out whole."""
     for line in ("release:", "  unit: pseudonym", *lines):

@@ -647,15 +647,9 @@ def _forms(job: Job, facts: _Facts, averaged: tuple[str, ...]) -> Iterator[_Form
         yield _Form.of(job, facts, layout, None)
     if wide and not (job.mask and MASKERS[job.mask.method].grouped):  # others count rows, not units
         return
-    try:
-        linked.check_linked_width(job, averaged, units)
-        layout = UnitLayout(*columns, _numbers(job, facts.sizes, True), complete, True, averaged)
-        found = _Form.of(job, facts, layout, None)
-    except JobError:
-        if wide:
-            return
-        raise
-    yield found
+    linked.check_linked_width(job, averaged, units)
+    layout = UnitLayout(*columns, _numbers(job, facts.sizes, True), complete, True, averaged)
+    yield _Form.of(job, facts, layout, None)
 
 
 def _chosen(job: Job, forms: Iterator[_Form]) -> tuple[_Form, str]:
@@ -663,14 +657,20 @@ def _chosen(job: Job, forms: Iterator[_Form]) -> tuple[_Form, str]:
     masker = None if job.mask is None else MASKERS[job.mask.method]
     limit = job.limits["membership_auc"] if masker and (masker.grouped or masker.link == "none") else None
     tried: list[_Form] = []
-    for form in forms:
-        tried.append(form)
-        if limit is None or form.expected <= limit - _MARGIN:
-            break
-    else:
-        form = tried[0]
+    others = ""
+    try:
+        for form in forms:
+            tried.append(form)
+            if limit is None or form.expected <= limit - _MARGIN:
+                break
+        else:
+            form = tried[0]
+    except JobError as error:  # rows that cannot be linked are the last form
+        if not tried:
+            raise
+        form, others = tried[0], f"; linked rows are not possible: {error}"
     cause = ", as side by side they have too many columns" * tried[0].layout.linked
-    others = "".join(f"; {each.name}: {each.expected:.3f}" for each in tried if each is not form)
+    others = "".join(f"; {each.name}: {each.expected:.3f}" for each in tried if each is not form) + others
     why = f", with an expected AUC of membership of {form.expected:.3f} (limit {limit:g}{others})" if limit else ""
     return form, f"form of the release: {form.name}{cause}{why}"
 
