@@ -1429,3 +1429,13 @@ def test_survey_weights_stay_for_analyses_that_do_not_name_them(tmp_path: Path) 
     given = [RecipientAnalysis(name="m", model="linear", formula="y ~ x + region")]
     job = yaml.safe_load(propose_job(str(tmp_path / "in.parquet"), "out", 5, given))
     assert job["columns"]["pweight"]["role"] == "sampling_weight" and job["columns"]["pweight"]["by"] == ["region"]
+
+
+@pytest.mark.parametrize(
+    ("type_", "advice"),
+    [(pa.time32("s"), "; as numbers they can"), (pa.duration("s"), "; as numbers they can"), (pa.binary(), "")],
+)
+def test_times_of_day_and_durations_are_released_as_numbers(type_, advice):
+    values = pa.array([b"a", b"b"] * 30, type_) if pa.types.is_binary(type_) else pa.array(range(60), type_)
+    reasons = {name: each.reason for name, each in guess(look_at(pa.table({"odd": values}))).items()}
+    assert reasons["odd"] == "values of this type cannot be released" + advice

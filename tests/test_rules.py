@@ -545,14 +545,41 @@ def test_equals_of_whole_numbers_recur_by_chance(tmp_path, monkeypatch, rule, ha
     ],
 )
 def test_ratios_of_whole_numbers_are_not_compared(types, steps, gone):
-    """They recur by chance; a product follows from columns that are compared."""
-    names = ("total", "part", "double")
-    columns = {name: {"kind": "continuous", "step": step} for name, step in zip(names, (*steps, None), strict=True)}
-    rules = ["0 <= part <= total", "double = total * part"]
+    """They recur by chance; a product and a sum follow from columns that are compared."""
+    names = ("total", "part", "double", "sum")
+    columns = {
+        name: {"kind": "continuous", "step": step} for name, step in zip(names, (*steps, None, None), strict=True)
+    }
+    rules = ["0 <= part <= total", "double = total * part", "sum = total + part"]
     job = parse_job({"input": "a", "output": "b", "k": 5, "columns": columns, "rules": rules})
-    schema = pa.schema(list(zip(names, (*types, "float64"), strict=True)))
+    schema = pa.schema(list(zip(names, (*types, "float64", "float64"), strict=True)))
     work = SimpleNamespace(job=job, folded=None, source=SimpleNamespace(schema=schema))
-    assert {*job.columns} - {*compared_names(work)} == {"double"} | gone
+    assert {*job.columns} - {*compared_names(work)} == {"double", "sum"} | gone
+
+
+def test_a_sum_of_heaped_parts_is_released(tmp_path):
+    """Many wages are thousands, and benefits are of a child: sums that few have are met again and again."""
+    rng = np.random.default_rng(3)
+    wage, benefit = rng.lognormal(10.3, 0.5, 3000).round(2), 2628.0 * rng.binomial(3, 0.3, 3000)
+    wage = np.where(rng.random(3000) < 0.6, wage.round(-3), wage)
+    table = pa.table({"wage": wage, "benefit": benefit, "income": wage + benefit})
+    columns = {name: {"kind": "continuous", "step": 0.01} for name in table.column_names}
+    outcome = small.run(job_of(tmp_path, table, columns, ["income = wage + benefit"]))
+    assert outcome.version, [check for check in outcome.verdict.lines if check.outcome == "failed"]
+
+
+def test_a_lookup_of_units_keeps_codes_that_few_rows_have(tmp_path):
+    """Each code has about 40 rows of nearly as many units; four units have fifty rows each."""
+    rng = np.random.default_rng(3)
+    unit, code = np.sort(rng.integers(0, 1200, 2400)), rng.integers(0, 60, 2400)
+    unit[:200] = np.repeat(np.arange(4), 50)
+    table = {"unit": unit, "code": [f"c{at}" for at in code], "region": [f"r{at % 4}" for at in code]}
+    columns = {"unit": {"role": "unit"}} | columns_of(code="categorical", region="categorical", x="continuous")
+    table = pa.table({**table, "x": rng.normal(size=2400)})
+    job = job_of(tmp_path, table, columns, ["code -> region"])
+    assert small.run(job).version
+    released = small.released(job).to_pandas()
+    assert (released["code"].str[1:].astype(int) % 4 == released["region"].str[1:].astype(int)).all()
 
 
 def test_a_lookup_and_pairs_give_away_no_rare_combination(tmp_path):

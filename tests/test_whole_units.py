@@ -17,12 +17,14 @@ import pytest
 import yaml
 
 from anonpipe import anonymize
+from anonpipe.columns import Column
 from anonpipe.compare import _study
 from anonpipe.encoding.rules import with_differences
 from anonpipe.errors import AnonpipeError, EngineError, InputError, JobError
 from anonpipe.evaluate.risk import membership_from_moments
 from anonpipe.job.model import parse_job
-from anonpipe.job.wide import ROWS, TIMES, UnitLayout, rule_of_rows, wide_job
+from anonpipe.job.rules import parse_rules
+from anonpipe.job.wide import ROWS, TIMES, UnitLayout, rule_of_rows, wide_job, without_values
 from anonpipe.pipeline import start, units
 from anonpipe.pipeline.preview import preview
 from anonpipe.pipeline.procedure import by_mask
@@ -494,6 +496,40 @@ def test_a_column_that_few_units_have_in_a_row_is_null_there(tmp_path, row, valu
     assert rows["pension"].isna().equals(place == row)
 
 
+def test_conditions_on_columns_that_are_null_in_first_rows(tmp_path):
+    """As adverse events before a treatment: what is met in these rows alone holds, and is said of the others, too."""
+    table = panel(1200, numbers=(3,))
+    first = table.sort_values(["person", "year"]).groupby("person").cumcount().reindex(table.index) == 0
+    table["pension"] = table["pension"].fillna(100.0).mask(first)
+    table["round"] = np.where(first, "start", "later")
+    rules = ["if pension > 0 then wage >= 0", "if round == 'start' then pension is null"]
+    columns = COLUMNS | {"round": {"kind": "binary"}}
+    job = whole(tmp_path, table, columns=columns, rules=rules, gates={"covariance": 0.2}, measure=small.OFF)
+    assert small.run(job).version
+    rows = small.released(job).to_pandas()
+    assert (rows["pension"].isna() == (rows["round"] == "start")).all()
+    with pytest.raises(InputError, match="fewer than k=5 rows"):
+        small.run(whole(tmp_path / "none", table, columns=columns, rules=["if round == 'stop' then wage >= 0"]))
+
+
+@pytest.mark.parametrize(
+    ("rule", "empty"),
+    [
+        ("if a is null then b is null", "ab"),
+        ("if a > 0 then c > 0", "ab"),
+        ("if c > a then c > 0", "ab"),
+        ("if a is null and b > 0 then c > 0", "ab"),
+        ("if c > 0 then a is null", "ab"),
+        ("if c > 0 then a is not null", "b"),
+        ("if a is null then c > 0", "b"),
+        ("if a is null then b is null and c > 0", ""),
+    ],
+)
+def test_columns_without_a_value_that_conditions_leave_null(rule, empty):
+    rules = parse_rules([rule], {name: Column(kind="continuous") for name in "abc"})
+    assert without_values(rules, set("ab")) == set(empty)
+
+
 def test_rules_hold_for_every_row():
     job = parse_job(
         {
@@ -648,6 +684,14 @@ def test_form_is_the_first_that_tells_few_members(tmp_path, persons, years, more
     assert told.form.split(", with an expected")[0] == f"form of the release: {form}"
     assert told.layout.linked == (form == "linked rows") and told.layout.timed == ("times" in form)
     assert job.unit_column == "person" if told.layout.linked else job.rows_per_unit == "one"
+
+
+def test_a_refusal_says_why_rows_are_not_linked(tmp_path):
+    """Side by side these tell members, and the rule alone forbids linked rows."""
+    job = {"rules": ["year <= until"], "gates": {"membership_auc": 0.51}, "measure": {"risk": True}}
+    for run in (small.run, preview):
+        with pytest.raises(JobError, match="; linked rows are not possible: rule 'year <= until' ties 'year'"):
+            run(whole(tmp_path / run.__name__, panel(600, numbers=(8,)), **job))
 
 
 def uncommented(text, *lines):

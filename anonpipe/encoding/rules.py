@@ -273,6 +273,7 @@ class RuleBook:
     counts: RuleCounts  # Of the original
     least: int  # Rows of an original combination below which it is not taken for one that occurs
     blocks: dict[str, tuple[int, int]] = field(default_factory=dict)  # Feature columns of each masked column
+    k: int = 0  # Rows of a masked category for a lookup, as those of fewer units are not released; 0: as `least` says
 
     def keep(self, cells: FloatArray, features: FloatArray, rng: np.random.Generator) -> Kept:
         """Derive columns inside their bounds, and repair rows that break a condition; features (n_rows, width)."""
@@ -333,8 +334,9 @@ class RuleBook:
         for at, counted in self.counts.pairs.items():
             rows = counted.column("rows").to_numpy()
             names = (self.rules[at].terms[0][0], self.rules[at].target)
+            looked_up = self.rules[at].kind == "lookup" and self.columns[names[0]].role.encoded
             codes = [self._codes(name, counted.column(place)) for place, name in enumerate(names)]
-            kept = rows >= self.least
+            kept = rows >= (self.k if looked_up and self.k else self.least)
             for place, name in enumerate(names):
                 if name in self.cells.categories:
                     kept &= ~present(counted.column(place)) | (codes[place] < len(self.cells.categories[name]))

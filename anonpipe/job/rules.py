@@ -116,6 +116,8 @@ def check_counts(rules: Sequence[Rule], counts: RuleCounts, k: int) -> None:
     met: dict[str, int] = {}
     for text, count in zip(same, counts.met.tolist(), strict=True):
         met[text] = max(met.get(text, 0), count)
+    # In first rows without a value a rule holds anyway, and is not among these: it may be met there alone
+    first = {text for text, rule in zip(same, rules, strict=True) if text == rule.text or " (row 1)`" in rule.text}
     for at, rule in enumerate(rules):
         if broken := counts.broken_by(at, rule):
             problems.append(
@@ -131,7 +133,7 @@ def check_counts(rules: Sequence[Rule], counts: RuleCounts, k: int) -> None:
             problems.append(
                 f"rule {rule.text!r}: {plural(rows, 'row')} with {rule.target!r} and none of its operands; {remedy}"
             )
-        elif rule.kind == "condition" and met[same[at]] < k:
+        elif rule.kind == "condition" and met[same[at]] < k and (same[at] in first or met[same[at]]):
             problems.append(
                 f"rule {rule.text!r}: fewer than k={k} rows of the input meet its condition; check how its values are "
                 "spelled, or remove it: recipients see the rule, which must not describe single persons"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from anonpipe.columns import Column, Role
+from anonpipe.columns import Column, Role, Rule
 from anonpipe.errors import JobError
 from anonpipe.job.model import Job, parse_job
 
@@ -96,12 +96,25 @@ def fits_side_by_side(job: Job, most: int, units: int) -> bool:
     return wide <= min(MOST_COLUMNS, units // 2)
 
 
+def without_values(conditions: Sequence[Rule], empty: set[str]) -> set[str]:
+    """Of columns without a value in some row of the units, those that no condition needs there, as it holds anyway."""
+
+    def holds(rule: Rule) -> bool:
+        never_met = any({test.column, test.other} & empty and test.operator != "null" for test in rule.when)
+        return never_met or all(test.column in empty and test.operator == "null" for test in rule.then)
+
+    needed = {name for rule in conditions if empty.intersection(rule.names) and not holds(rule) for name in rule.names}
+    return without_values(conditions, empty - needed) if needed & empty else empty
+
+
 def _of_rows(job: Job, layout: UnitLayout) -> list[str]:
-    """The rules of the job, those on columns that differ within a unit once for each row."""
+    """The rules of the job, those on columns that differ within a unit once for each row; none on empty columns."""
     texts: list[str] = []
     for text in job.rules:
         for at in range(1, layout.most + 1):
             renamed = _renamed(text, layout, at)
+            if any(f"`{side}`" in renamed for side in layout.empty):
+                continue
             if renamed != text and at > layout.numbers[0] and (found := _CONDITION.fullmatch(renamed)):
                 renamed = f"if {found[1]} and `{ROWS}` in {_numbers(layout, at)} then {found[2]}"
             texts.append(renamed)

@@ -241,7 +241,7 @@ class Fitted:
             return None
         blocks = {block.name: (block.start, block.stop) for block in self.features.numbers}
         blocks |= {block.name: (block.start, block.stop) for block in self.features.categories}
-        return RuleBook(self.job.parsed_rules, self.cells, self.rule_counts, self.min_rows, blocks)
+        return RuleBook(self.job.parsed_rules, self.cells, self.rule_counts, self.min_rows, blocks, self.job.k)
 
     def grid(self, name: str) -> Grid:
         """The values that a released number may take, with steps and heaps of the original."""

@@ -181,7 +181,7 @@ def preview(job: Job, on_progress: OnProgress = lambda _: None) -> Preview:
         if whole is not None and unit is not None:
             unit = whole.with_strata(unit, job)
     check_counts(job.parsed_rules, counts.rules, job.k)
-    resolved = resolve(job, source.schema, scan, unit, whole is not None)
+    resolved = resolve(job, source.schema, scan, unit, "" if whole is None else whole.form)
     fitted = resolved.fitted
     encoder, strata, method = fitted.cells, fitted.strata, fitted.procedure
     digests = resolved.digest, job_digest(job, unit)

@@ -73,8 +73,8 @@ class Resolved:
     warnings: Warnings
 
 
-def resolve(job: Job, schema: pa.Schema, scan: Scan, unit: UnitColumn | None = None, joined: bool = False) -> Resolved:
-    """Check the scanned input against the job and derive what a run needs; `joined`: units' rows stay together."""
+def resolve(job: Job, schema: pa.Schema, scan: Scan, unit: UnitColumn | None = None, form: str = "") -> Resolved:
+    """Check the scanned input against the job and derive what a run needs; `form`: of the records of whole units."""
     if unit is None:
         scan = scan.without_units()
     remedied, zones = () if job.strata.small == "error" else job.strata.by, time_zones(schema)
@@ -100,10 +100,14 @@ def resolve(job: Job, schema: pa.Schema, scan: Scan, unit: UnitColumn | None = N
     if replicates := [name for name, column in job.columns.items() if column.role is Role.REPLICATE_WEIGHT]:
         many = plural(len(replicates), "replicate weight")
         warnings.append(_REPLICATES.format(first=replicates[0], last=replicates[-1], many=many))
-    warnings += off_steps(scan, job.columns, encoder.origins) + suppressed + list(fitted.procedure.warnings)
+    try:
+        procedure = fitted.procedure
+    except JobError as error:
+        raise (JobError(f"{error}\n{form}") if form else error) from None
+    warnings += off_steps(scan, job.columns, encoder.origins) + suppressed + list(procedure.warnings)
     warnings += _stratum_warnings(job, encoder, scan, strata)
     urgent = (
-        unpreserved_moments(fitted) + _degree_warnings(job, encoder) + ([] if unit is None or joined else [unit.apart])
+        unpreserved_moments(fitted) + _degree_warnings(job, encoder) + ([] if unit is None or form else [unit.apart])
     )
     return Resolved(fitted, digest, Warnings(urgent, warnings))
 
@@ -188,7 +192,7 @@ def fit(work: Work) -> None:
     if rules is not None:
         check_counts(job.parsed_rules, rules, job.k)
     scan = merge_scans(work.of_splits(SCANS, *SCAN_RECORDS))
-    resolved = resolve(job, work.source.schema, scan, unit, work.folded is not None)
+    resolved = resolve(job, work.source.schema, scan, unit, "" if work.folded is None else work.folded.form)
     fitted = resolved.fitted
     staging.write_json("digest.json", resolved.digest)
     staging.write("run.key", keyed(steward_secret(), "run", job_digest(job, unit), resolved.digest))

@@ -30,7 +30,7 @@ from anonpipe.evaluate.risk import EffectiveDimension, effective_dimension, memb
 from anonpipe.files import make_private
 from anonpipe.job import linked
 from anonpipe.job.model import Job
-from anonpipe.job.wide import ROWS, TIMES, UnitLayout, fits_side_by_side, levels_of, row_name, wide_job
+from anonpipe.job.wide import ROWS, TIMES, UnitLayout, fits_side_by_side, levels_of, row_name, wide_job, without_values
 from anonpipe.kernels.points import places
 from anonpipe.methods.masking import MASKERS
 from anonpipe.rng import keyed, steward_secret
@@ -226,11 +226,15 @@ class _Facts:
         return cls(sizes, by_name, shares, ones, times, present)
 
     def empty(self, job: Job, most: int) -> tuple[str, ...]:
-        """Columns side by side in which fewer than 2 k units have a value, and which no rule names."""
-        ruled = {name for rule in job.parsed_rules for name in rule.names}
+        """Columns side by side in which fewer than 2 k units have a value, or none where conditions name them."""
+        conditions = [rule for rule in job.parsed_rules if rule.kind == "condition"]
+        tested = {name for rule in conditions for name in rule.names}
+        computed = {name for rule in job.parsed_rules if rule.kind != "condition" for name in rule.names}
         rows = {name: np.append(each, np.zeros(most, dtype=np.int64))[:most] for name, each in self.present.items()}
-        few = {name: np.flatnonzero(each < 2 * job.k) + 1 for name, each in rows.items() if name not in ruled}
-        return tuple(row_name(name, at) for name, each in few.items() if len(each) < most for at in each.tolist())
+        few = {name: each < (1 if name in tested else 2 * job.k) for name, each in rows.items() if name not in computed}
+        few = {name: each for name, each in few.items() if not each.all()}
+        found = [without_values(conditions, {name for name, each in few.items() if each[at]}) for at in range(most)]
+        return tuple(row_name(name, at + 1) for name in few for at in range(most) if name in found[at])
 
 
 def _common_shares(counts: IntArray, k: int) -> FloatArray:
@@ -643,15 +647,9 @@ def _forms(job: Job, facts: _Facts, averaged: tuple[str, ...]) -> Iterator[_Form
         yield _Form.of(job, facts, layout, None)
     if wide and not (job.mask and MASKERS[job.mask.method].grouped):  # others count rows, not units
         return
-    try:
-        linked.check_linked_width(job, averaged, units)
-        layout = UnitLayout(*columns, _numbers(job, facts.sizes, True), complete, True, averaged)
-        found = _Form.of(job, facts, layout, None)
-    except JobError:
-        if wide:
-            return
-        raise
-    yield found
+    linked.check_linked_width(job, averaged, units)
+    layout = UnitLayout(*columns, _numbers(job, facts.sizes, True), complete, True, averaged)
+    yield _Form.of(job, facts, layout, None)
 
 
 def _chosen(job: Job, forms: Iterator[_Form]) -> tuple[_Form, str]:
@@ -659,14 +657,20 @@ def _chosen(job: Job, forms: Iterator[_Form]) -> tuple[_Form, str]:
     masker = None if job.mask is None else MASKERS[job.mask.method]
     limit = job.limits["membership_auc"] if masker and (masker.grouped or masker.link == "none") else None
     tried: list[_Form] = []
-    for form in forms:
-        tried.append(form)
-        if limit is None or form.expected <= limit - _MARGIN:
-            break
-    else:
-        form = tried[0]
+    others = ""
+    try:
+        for form in forms:
+            tried.append(form)
+            if limit is None or form.expected <= limit - _MARGIN:
+                break
+        else:
+            form = tried[0]
+    except JobError as error:  # rows that cannot be linked are the last form
+        if not tried:
+            raise
+        form, others = tried[0], f"; linked rows are not possible: {error}"
     cause = ", as side by side they have too many columns" * tried[0].layout.linked
-    others = "".join(f"; {each.name}: {each.expected:.3f}" for each in tried if each is not form)
+    others = "".join(f"; {each.name}: {each.expected:.3f}" for each in tried if each is not form) + others
     why = f", with an expected AUC of membership of {form.expected:.3f} (limit {limit:g}{others})" if limit else ""
     return form, f"form of the release: {form.name}{cause}{why}"
 

@@ -379,7 +379,8 @@ def _alone(look: Look) -> Guess:
     """What a column's own name, type and distinct values say."""
     kind = _kind(look)
     if not is_supported(look.type) and not pa.types.is_null(look.type):
-        return Guess(kind, Role.DROPPED, "values of this type cannot be released")
+        timed = pa.types.is_time(look.type) or pa.types.is_duration(look.type)
+        return Guess(kind, Role.DROPPED, "values of this type cannot be released" + "; as numbers they can" * timed)
     if look.distinct < 2:
         return Guess(kind, Role.DROPPED, "constant or empty in the sample: it tells nothing")
     form = look.form if look.form is not None and (look.form.never_codes or _too_many(look)) else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 from collections import Counter
 
@@ -437,6 +438,10 @@ def test_a_lookup_is_of_combinations_that_enough_records_have():
     assert set(map(int, kept(book, cells).cells[-3:, 1])) <= {0, 1}  # what only three records have is not released
     pairs, cells, _ = book_of(table, columns, ["pairs(county, region)"], least=5)
     assert pairs.count_broken(pairs.cells.from_cells(cells)).tolist() == [3]
+    of_units = dataclasses.replace(book, least=21, k=3)  # 20 rows, or all, could be of one or two units
+    assert kept(of_units, cells).cells.tolist() == cells.tolist()
+    pairs = dataclasses.replace(pairs, least=21, k=3)
+    assert pairs.count_broken(pairs.cells.from_cells(cells)).tolist() == [43]
 
 
 def test_pairs_are_exchanged_among_rows_at_fault_first():
