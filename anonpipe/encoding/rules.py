@@ -194,12 +194,14 @@ class RuleCounts:
     # Of each lookup and each rule of pairs the combinations that occur, and their rows
     pairs: dict[int, pa.RecordBatch]
     targets: dict[int, Radix]  # Of each rule with a column of differences, shares or ratios the values of its target
+    # Rows whose value lies half a step from what the rule computes: further from 0, or nearer, shape (n_rules, 2)
+    halves: IntArray
 
     @classmethod
     def of(cls, rules: Sequence[Rule], batch: pa.RecordBatch, columns: Mapping[str, Column]) -> RuleCounts:
         """Count the rows of a batch."""
         broken, without_operand, met = np.zeros((3, len(rules)), dtype=np.int64)
-        pairs, targets = {}, {}
+        pairs, targets, halves = {}, {}, np.zeros((len(rules), 2), dtype=np.int64)
         for at, rule in enumerate(rules):
             if rule.kind in ("lookup", "pairs"):
                 arrays = [plain(batch.column(name)) for name in (rule.terms[0][0], rule.target)]
@@ -214,13 +216,17 @@ class RuleCounts:
                 there, targets[at] = ~np.isnan(values), Radix.of(values[np.isfinite(values)])
                 without_operand[at] = np.count_nonzero(there & np.isnan(base))
                 met[at] = np.count_nonzero(there & (base == 0))
-        return cls(broken, without_operand, met, pairs, targets)
+            elif rule.derives and (step := columns[rule.target].resolution):
+                value = value_of(rule, batch)
+                further = np.sign(value) * (numbers(batch.column(rule.target)) - value) / step
+                halves[at] = [np.count_nonzero(np.abs(further - half) < _SINGLE) for half in (0.5, -0.5)]
+        return cls(broken, without_operand, met, pairs, targets, halves)
 
     @classmethod
     def none(cls, rules: Sequence[Rule]) -> RuleCounts:
         """Of no rows."""
         empty = np.zeros(len(rules), dtype=np.int64)
-        return cls(empty, empty, empty, {}, {})
+        return cls(empty, empty, empty, {}, {}, np.zeros((len(rules), 2), dtype=np.int64))
 
     def merge(self, other: RuleCounts) -> RuleCounts:
         """Both pieces together."""
@@ -233,6 +239,7 @@ class RuleCounts:
             self.met + other.met,
             pairs,
             self.targets | other.targets | merged,
+            self.halves + other.halves,
         )
 
     def broken_by(self, at: int, rule: Rule) -> int:
@@ -378,6 +385,13 @@ class RuleBook:
         dates = {name: self.columns[name].kind is Kind.DATE for name in targets}
         return {name: coarsened(grids[name], each, self.least, dates[name]) for name, each in targets.items()}
 
+    @cached_property
+    def _halves(self) -> dict[str, int]:
+        """By target whether halves of a step are rounded from 0 in all rows (1), or to it (-1); else 0, to even."""
+        further, nearer = self.counts.halves.T
+        signs = (1 * ((further >= self.least) & (nearer == 0))) - ((nearer >= self.least) & (further == 0))
+        return {rule.target: int(sign) for rule, sign in zip(self.rules, signs, strict=True)}
+
     # Derived columns
 
     @cached_property
@@ -466,7 +480,8 @@ class RuleBook:
     ) -> FloatArray:
         """Values on the grid of the target, none beyond what its rule allows, shape (n_rows,)."""
         if rule.kind not in ("order", "share", "limit"):
-            return self.cells.grid(self.positions[rule.target]).round(value)
+            grid = self.cells.grid(self.positions[rule.target])
+            return grid.round(value + np.sign(value) * self._halves[rule.target] * _SINGLE * (grid.step or 0.0))
         grid, base = self.coarse[rule.target], base_of(rule, batch)
         if rule.kind == "limit":
             return _not_above(_highest(rule, batch), self._at_limit(rule, cells, value, batch, rng), grid)

@@ -264,6 +264,22 @@ def test_a_divisor_of_zero_has_the_numerator_of_the_input(rule):
     np.testing.assert_array_equal(np.isnan(kept(book, mixed).cells[:, 0]), none)
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("halves", ["further", "nearer", "as floats"])
+def test_halves_of_a_step_are_rounded_as_in_the_input(halves, sign):
+    points = sign * np.random.default_rng(1).integers(1, 40, 900)
+    exact = 4125 * points  # in hundredths of cents
+    shift = np.sign(points) * (1 if halves == "further" else -1)
+    fee = np.round(0.4125 * points, 2) if halves == "as floats" else np.rint((10 * exact + shift) / 1000) / 100
+    table = pa.table({"points": points, "fee": fee})
+    columns = {"points": {"kind": "integer"}, "fee": {"kind": "continuous", "step": 0.01}}
+    book, cells, _ = book_of(table, columns, ["fee = 0.4125 * points"], least=5)
+    assert book.counts.halves.sum() == np.count_nonzero(exact % 100 == 50) > 100
+    np.testing.assert_array_equal(book.derive(mixed := shuffled(cells), np.random.default_rng(0)), [0])
+    fees = dict(zip(points.tolist(), cells[:, 1].tolist(), strict=True))
+    assert [fees[each] for each in mixed[:, 0].astype(int).tolist()] == mixed[:, 1].tolist()
+
+
 def test_an_end_beyond_its_bound_comes_nearer_to_its_begin():
     day = lambda text: dt.date.fromisoformat(text)  # noqa: E731
     table = pa.table({"begin": [day("2020-01-01"), day("2020-03-01")], "end": [day("2020-01-01"), day("2020-12-31")]})
