@@ -534,8 +534,8 @@ def exact_factor(noise: NoiseScatter, within: FloatArray) -> FloatArray:
     spread, axes = np.linalg.svd(noise.root[:rank, :rank])[1:]
     if rank and spread[-1] <= _FLAT * spread[0]:
         raise InputError(
-            f"the draws of noise are dependent to 6 digits, with {noise.free} more records than groups and rank "
-            f"{rank}; draw from another secret, or use form 'centred'"
+            f"the draws of noise are linearly dependent (to 6 digits), with {noise.free} more records than groups and "
+            f"rank {rank}; use another secret, or form 'centred'"
         )
     result = np.zeros_like(factor)
     result[:, :rank] = used[:, :rank] @ (axes.T / spread @ axes)

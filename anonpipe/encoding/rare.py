@@ -219,10 +219,9 @@ def code_extremes(
     for name, found in scan.outermost.items():
         if least > found.looked_at:
             raise InputError(
-                f"column {name!r}: {least:,} rows are needed to be of k units for certain, and of columns on a scale "
-                f"of their own the {found.looked_at:,} outermost are looked at, to see whether few dominate; "
-                "make fewer rows of the units with most, or give the column transform: normal_scores, or "
-                f"{KEEP_EXTREMES}"
+                f"column {name!r}: its {found.looked_at:,} outermost rows are examined for dominant values, and "
+                f"{least:,} are needed to hold k units for certain; give the largest units fewer rows, or the "
+                f"column transform: normal_scores, or {KEEP_EXTREMES}"
             )
         limits = _limits(found.moved(stratum, strata), columns[name], strata, least)
         low, high = np.array([*limits, (-np.inf, np.inf)])[stratum[found.places]].T

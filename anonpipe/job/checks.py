@@ -381,7 +381,7 @@ def _scenarios(job: Job) -> None:
         if gone := [name for name in each.knows if name not in job.released]:
             raise ValueError(
                 f"{where}: {gone[0]!r} is not released (role {job.columns[gone[0]].role}), so that "
-                "nobody is found by it; leave it out"
+                "an intruder cannot link by it; leave it out"
             )
         if len(set(each.knows)) < len(each.knows):
             raise ValueError(f"{where}: a column is named twice in knows; name each once")

@@ -333,7 +333,7 @@ def _days(text: str) -> float:
     try:
         return float((date.fromisoformat(text) - date(1970, 1, 1)).days)
     except ValueError:
-        raise ValueError(f"{text!r} is no date, such as '2020-12-31'") from None
+        raise ValueError(f"{text!r} is not a date; write it as '2020-12-31'") from None
 
 
 def _times(linear: tuple[dict[str, float], float], factor: float) -> tuple[dict[str, float], float]:
@@ -404,7 +404,7 @@ def _with_days(rule: Rule, columns: Mapping[str, Column]) -> Rule:
         try:
             return replace(test, values=tuple(_days(str(value)) for value in test.values))
         except ValueError as error:
-            raise ValueError(f"column {test.column!r} is compared with dates, and {error}") from None
+            raise ValueError(f"column {test.column!r} holds dates: {error}") from None
 
     return replace(rule, when=tuple(map(days, rule.when)), then=tuple(map(days, rule.then)))
 

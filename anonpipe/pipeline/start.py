@@ -120,7 +120,7 @@ def open_run(
             if resumed is None or root != resumed:
                 delete(root)
         staging = Staging(resumed or new_root(folder, name), start)
-        with _removed_if_useless(staging):
+        with _removed_unless_resumable(staging):
             if resumed is None:
                 _begin(staging, job, source, identity)
             of_staging = Work(staging)
@@ -260,8 +260,8 @@ _DAMAGED = "the staging of the crashed run is damaged: the run started again fro
 
 
 @contextlib.contextmanager
-def _removed_if_useless(staging: Staging) -> Iterator[None]:
-    """Keep the staging for `--resume`, unless an error of job, input or staging makes it useless raw data."""
+def _removed_unless_resumable(staging: Staging) -> Iterator[None]:
+    """Remove the staging after errors of job, input or staging, which no `--resume` mends; keep it after others."""
     try:
         yield
     except (InputError, JobError, DamagedError):

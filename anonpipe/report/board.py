@@ -87,7 +87,7 @@ def board_file(source: str, internal: str | None = None, key: Any = None) -> dic
             f"the release at {source} is not what the steward signed, and gets no file for a board:{lines}"
         )
     if release_log.known_as_withdrawn(version := found.manifest["version"]):
-        raise InputError(f"{version} was withdrawn, and {source} is a copy of it; there is no file for the board of it")
+        raise InputError(f"{source} is a copy of {version}, which was withdrawn; the board gets no file on it")
     where = release.place(output_of(found.where)[0], internal)
     report = report_of_release(source, internal)
     if [each.sha256 for each in report.files] != [each["sha256"] for each in found.manifest["files"]]:

@@ -76,7 +76,7 @@ def worst_in(check: Check) -> str:
     """In which column, or pair, a check is nearest to its limit, and what was measured there; empty without one."""
     if not check.columns:
         return ""
-    point = "" if check.point is None else f", where {_number(check.point)} was measured"
+    point = "" if check.point in (None, check.measured) else f", where {_number(check.point)} was measured"
     return f"most in column{'s' if len(check.columns) > 1 else ''} {' and '.join(map(repr, check.columns))}{point}"
 
 

@@ -153,5 +153,5 @@ def test_scan_of_drawn_in_data_is_scan_of_table_without():
 
 
 def test_units_of_more_rows_than_were_kept_are_refused():
-    with pytest.raises(InputError, match="make fewer rows"):
+    with pytest.raises(InputError, match="fewer rows"):
         code_extremes(scanned(giants()), COLUMNS, np.array([0, 1]), 2, most_for(5, False))

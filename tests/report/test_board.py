@@ -159,7 +159,7 @@ def test_a_withdrawn_version_is_refused(copied, call, tmp_path, monkeypatch):
     assert answer.code == 2 and "was withdrawn on" in answer.err and "a <b>wrong</b> column" in answer.err
     assert call("board", copied, "--out", tmp_path / "file").code == call("codebook", version).code == 2
     answer = call("board", elsewhere, "--out", tmp_path / "file")
-    assert answer.code == 2 and "is a copy of it" in " ".join(answer.err.split())
+    assert answer.code == 2 and "is a copy of v0" in " ".join(answer.err.split())
     answer = call("verify", elsewhere)
     assert answer.code == 0 and "is a copy of a version that was withdrawn" in " ".join(answer.err.split())
 

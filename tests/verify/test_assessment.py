@@ -88,6 +88,7 @@ def test_worst_column_is_named_with_measure_not_to_recipients():
     (line,) = checks(Assessment(risk=(one,)), {"attribute_inference": None})
     assert line.measured == 0.84 and "most in column 'income', where 0.31 was measured" in words.named(line)
     assert words.worst_in(released_check(line, 5, 10**6)) == ""
+    assert words.worst_in(replace(line, measured=0.31)) == "most in column 'income'"  # the estimate itself
 
 
 def test_gate_fails_if_unmeasured_and_judges_worst_class():

@@ -63,7 +63,7 @@ def _split_cell(features: FloatArray, rows: IntArray) -> IntArray:
 
 @kernel
 def _highest_of_lower_half(values: FloatArray) -> float:
-    """The median, of an even number of values the lower one; the next lower value where none lies above it."""
+    """The (lower) median; where it is the largest value, the largest value below it, if there is one."""
     median = kth_smallest(values, (values.shape[0] - 1) // 2)
     highest = -np.inf
     above = False
@@ -136,7 +136,7 @@ def principal_axes(features: FloatArray) -> FloatArray:
     return np.ascontiguousarray(axes * np.sign(axes[first, np.arange(len(axes))]))
 
 
-# --- Halving at medians, of the column of largest variance or of least divergence -------------------------------------
+# --- Halving at medians of one column: of largest range, of largest variance, or of least cost ------------------------
 
 
 @kernel
@@ -255,7 +255,7 @@ def kd_tree(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArr
     """Group records by halving them at medians until a group has fewer than 2k.
 
     Each part of 2k or more records is split by rank on the column of largest variance among them, floor(n/2) records to
-    the lower half. Records that tie at the median are divided in row order, of columns that tie the first is taken. So
+    the lower half. Records that tie at the median are divided in row order; of tied columns the first is taken. So
     groups have k to 2k - 1 records whatever the ties.
 
     The authors scale the columns first; here the variance is that of the points as given.
@@ -278,10 +278,10 @@ def class_kd_tree(
     Each part is split on the column of least alpha·(1 - s) + (1 - alpha)·D, with s its standard deviation as a share of
     the largest, and D the weighted Jensen-Shannon divergence (base 2) of `class_shares` from its halves.
 
-    The median fixes the halves of a column, so that the classes can be minded only as far as there are columns to
-    choose from: the effect is much less than that of `crest` or `class_mdav`, and so is the price.
+    Only the choice of the column can keep classes mixed, as the median fixes the halves of each. So classes are mixed
+    much less than by `crest` or `class_mdav`, and less information is lost.
 
-    With `alpha` 1 this is `kd_tree`. Li and Sarkar propose to mind classes in it; the rule here is this project's.
+    With `alpha` 1 this is `kd_tree`. Li and Sarkar propose to regard classes in it; the rule here is this project's.
     """
     return np.asarray(halved(features, 2 * k - 1, False, classes, class_shares, float(alpha)))
 

@@ -166,7 +166,7 @@ def fit_categories(
     )
     chosen = best.fit.classes
     if len(sample.keys) > len(few.keys):
-        begun = sample.scores, sample.codes, chosen, best.least
+        begun = sample.scores, sample.codes, chosen, best.least_weight
         chosen = latent.fit_classes(*begun, tolerance=mixtures.TOLERANCE, iterations=_MOST_PASSES).classes
     return chosen
 
@@ -176,7 +176,7 @@ class _CategoryRun:
     """The fit of a number of classes so far."""
 
     fit: latent.ClassFit
-    least: float
+    least_weight: float  # No class's weight falls below it
     rows: int
 
     @property
@@ -189,6 +189,6 @@ class _CategoryRun:
         """The same, fitted to its end."""
         if self.fit.converged:
             return self
-        left, start = mixtures.LONG_PASSES - mixtures.SHORT_PASSES + 1, self.fit.classes
-        found = latent.fit_classes(scores, codes, start, self.least, tolerance=mixtures.TOLERANCE, iterations=left)
+        left, begun = mixtures.LONG_PASSES - mixtures.SHORT_PASSES + 1, (self.fit.classes, self.least_weight)
+        found = latent.fit_classes(scores, codes, *begun, tolerance=mixtures.TOLERANCE, iterations=left)
         return replace(self, fit=found)

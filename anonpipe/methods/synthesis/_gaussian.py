@@ -183,7 +183,7 @@ def kept_exactly(grouped: Sequence[GroupedMoments], spread: Sequence[GroupSpread
 def _kept_on_average(grouped: Sequence[GroupedMoments], spread: Sequence[GroupSpread] | None) -> Expected:
     """The covariance as it was on average, of records drawn with the covariance of their group."""
     if not spread:
-        raise JobError("the sampling error of groups in expectation needs a GroupSpread; count one a partition")
+        raise JobError("the standard errors of moments='expected' need a GroupSpread; give one for each partition")
     return expect_by_group(merge_all(spread), merge_all(grouped).total.covariance)
 
 
