@@ -262,6 +262,7 @@ def demo(
     verbose: Verbose = False,
 ) -> None:
     """Anonymise a simulated cancer registry: the main job, from data to report."""
+    from anonpipe.environment import loaded_beside
     from anonpipe.propose.demo import demo_job, write_registry
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -271,7 +272,7 @@ def demo(
     display.line(f"{data}: {rows:,} simulated cancer patients, 12 columns")
     loaded = _load(job_file, None, workers)
     display.show_log(verbose)
-    with interrupts.stoppable():
+    with interrupts.stoppable(), loaded_beside("matplotlib.backends.backend_agg", "matplotlib.figure"):
         # The persons are simulated: a second demonstration is no second release of a register
         _finish(loaded, _execute(loaded, resume=False, repeats="ignore"), None, details=details)
     both = _compared(loaded.output, loaded.report.internal)

@@ -1,13 +1,15 @@
-"""What decides about the bytes of a release in this process: versions of packages, and the threads of libraries."""
+"""What decides about the bytes of a release in this process: versions and threads of libraries; loading of modules."""
 
 from __future__ import annotations
 
 import os
 import resource
 import sys
-from collections.abc import Mapping
-from contextlib import AbstractContextManager, suppress
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import lru_cache
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 
 from threadpoolctl import ThreadpoolController
@@ -48,6 +50,29 @@ def one_thread() -> AbstractContextManager[object]:
 def _libraries(modules: int) -> ThreadpoolController:
     """The libraries of this process; a search takes as long as many a task, and no library comes without modules."""
     return ThreadpoolController()
+
+
+# --- Loading
+
+
+@contextmanager
+def loaded_beside(*names: str) -> Iterator[None]:
+    """A block beside which a thread loads these modules, one after the other; at its end no more are begun."""
+    over = threading.Event()
+
+    def load() -> None:
+        for name in names:
+            with suppress(Exception):  # who needs it says what is wrong with it
+                if not over.is_set():
+                    import_module(name)
+
+    thread = threading.Thread(target=load, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()  # Python may crash where it ends while a thread loads compiled code
 
 
 # --- Limits of memory

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from anonpipe import engine, interrupts
 from anonpipe.engine import Executor, Task
-from anonpipe.environment import check_address_space, package_versions
+from anonpipe.environment import check_address_space, loaded_beside, package_versions
 from anonpipe.errors import AnonpipeError, DamagedError, InputError, JobError
 from anonpipe.files import absolute, disk_errors, make_private, write_atomic
 from anonpipe.job.model import Job
@@ -275,12 +275,15 @@ SMALL = 1_500_000
 _NOT_THREAD_SAFE = ("measure",)
 """Stages whose tasks record the warnings of libraries where there are analyses, which is not thread-safe."""
 
+_OF_MEASURES = "scipy.stats", "sklearn.ensemble"
+"""What measures need and takes seconds to load: in this process that goes beside the stages before them."""
+
 
 @contextlib.contextmanager
 def open_executor(job: Job, staging: Staging, cluster: bool = True, threads: bool = True) -> Iterator[Executor]:
     """The executor of the job: its scheduler, an own local cluster, or this process."""
     # It is this process for a small input, unless the job names workers or their memory, or tasks cannot be threads.
-    run = job.run
+    run, loaded = job.run, loaded_beside()
     if not cluster:
         opened = engine.in_process()
     elif run.scheduler:
@@ -293,7 +296,8 @@ def open_executor(job: Job, staging: Staging, cluster: bool = True, threads: boo
     else:
         alone = _NOT_THREAD_SAFE if job.analyses else ()
         opened = engine.in_process(engine.default_workers(), run.retries, alone)
-    with opened as executor:
+        loaded = loaded_beside(*_OF_MEASURES if job.measure.utility or job.measure.risk else ())
+    with loaded, opened as executor:
         yield executor
 
 
