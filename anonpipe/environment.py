@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import resource
 import sys
-import threading
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import lru_cache
 from importlib import import_module
@@ -58,21 +58,13 @@ def _libraries(modules: int) -> ThreadpoolController:
 @contextmanager
 def loaded_beside(*names: str) -> Iterator[None]:
     """A block beside which a thread loads these modules, one after the other; at its end no more are begun."""
-    over = threading.Event()
-
-    def load() -> None:
-        for name in names:
-            with suppress(Exception):  # who needs it says what is wrong with it
-                if not over.is_set():
-                    import_module(name)
-
-    thread = threading.Thread(target=load, daemon=True)
-    thread.start()
+    thread = ThreadPoolExecutor(1)
     try:
+        for name in names:
+            thread.submit(import_module, name)  # an error stays there: who needs the module says what is wrong with it
         yield
     finally:
-        over.set()
-        thread.join()  # Python may crash where it ends while a thread loads compiled code
+        thread.shutdown(cancel_futures=True)  # waits: Python may crash if it ends while a thread loads compiled code
 
 
 # --- Limits of memory
