@@ -309,10 +309,14 @@ class FeatureEncoder:
         return (*nulls, *dummies)
 
     def encode(
-        self, cells: FloatArray, filled: FloatArray | None = None, rng: np.random.Generator | None = None
+        self,
+        cells: FloatArray,
+        filled: FloatArray | None = None,
+        rng: np.random.Generator | None = None,
+        out: FloatArray | None = None,
     ) -> FloatArray:
-        """Features of cells, finite, C order; returns (n_rows, width)."""
-        features = np.empty((len(cells), self.width))
+        """Features of cells, finite, C order; returns (n_rows, width): `out`, where that is given."""
+        features = np.empty((len(cells), self.width)) if out is None else out
         stratum = np.zeros(len(cells), dtype=np.int64) if self.scores is None else self.scores.strata.assign(cells)
         for number in self.numbers:
             number.encode(cells, cells if filled is None else filled, features, stratum, rng)

@@ -60,7 +60,7 @@ def _line(cells: FloatArray, order: IntArray, starts: IntArray) -> IntArray:
 def fill_predicted(
     cells: FloatArray, columns: Places, features: FloatArray, rng: np.random.Generator, dummies: Sequence[range] = ()
 ) -> FloatArray:
-    """Fill each missing number with a value of a record of which about the same is predicted; features (n_rows, width).
+    """Fill each missing number with a value of a record of which about the same is predicted, in the features, too.
 
     The column is regressed on all others. In runs of 20 records of like predictions, those with a value are donors to
     those without (predictive mean matching, Little 1988, doi:10.1080/07350015.1988.10509663), or those of the next run.
@@ -68,7 +68,7 @@ def fill_predicted(
     known of a record or were filled before: values that are missing together keep their joint distribution. Sets of
     known columns that few records have count as none; so do nulls, and `dummies` of categories, that few donors have.
     """
-    filled, made = cells.copy(), features.copy()
+    filled = cells.copy()
     incomplete = [position for position in columns if 0 < np.isnan(cells[:, position]).sum() < len(cells)]
     blocks = [*(list(own[1:]) for own in columns.values()), *map(list, dummies)]
     for at, position in enumerate(incomplete):
@@ -77,11 +77,11 @@ def fill_predicted(
         for rows, known_later in _patterns(np.flatnonzero(~known), ~np.isnan(cells[:, later])):
             unknown = [columns[other][0] for other, there in zip(later, known_later, strict=True) if not there]
             rare = [each for own in blocks if _are_unsupported(features[:, own] > 0, rows, known) for each in own]
-            others = np.delete(made, [*columns[position], *unknown, *rare], axis=1)
+            others = np.delete(features, [*columns[position], *unknown, *rare], axis=1)
             predicted = _predicted(features[:, columns[position][0]], others, known)
             donors = _donors(predicted, known, rows, rng)
             filled[rows, position] = cells[donors, position]
-            made[rows, columns[position][0]] = features[donors, columns[position][0]]
+            features[rows, columns[position][0]] = features[donors, columns[position][0]]
     return filled
 
 
@@ -114,11 +114,13 @@ def _donors(predicted: FloatArray, known: BoolArray, rows: IntArray, rng: np.ran
 
 
 def _predicted(values: FloatArray, others: FloatArray, known: BoolArray) -> FloatArray:
-    """Least squares of the known values on the other columns, for all records."""
-    centre = others[known].mean(axis=0)
-    centred = others[known] - centre
+    """Least squares of the known values on the other columns, which are overwritten, for all records."""
+    centred = others[known]  # together with `others`, most of what a worker holds while it encodes
+    centre = centred.mean(axis=0)
+    centred -= centre
     slopes = np.linalg.pinv(centred.T @ centred, rcond=1e-10, hermitian=True) @ (centred.T @ values[known])
-    return np.asarray((others - centre) @ slopes)
+    others -= centre
+    return np.asarray(others @ slopes)
 
 
 @kernel

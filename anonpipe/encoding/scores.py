@@ -95,12 +95,17 @@ class Ranks:
         """The mean of the scores that records of each value get: what is left of them in the value, NaN for NaN."""
         if self.constant:
             return np.where(np.isnan(values), np.nan, 0.0)
-        _, equal, begin, width = self._places(values)
-        low, high = (self.sums(edge) for edge in (begin, begin + width))
-        mean = np.asarray((high - low) * self.rows / np.maximum(width, 1.0))
+        at, equal = self._places(values)[:2]
+        mean = np.append(self._of_smallest, np.nan)[at]
         others = ~equal | np.isnan(values)
         mean[others] = self.scores(values[others])
         return mean
+
+    @cached_property
+    def _of_smallest(self) -> FloatArray:
+        """The mean of the scores that records of the smallest value of each bin get."""
+        low, high = (self.sums(edge) for edge in (self.before[:-1], self.before[:-1] + self.at_low))
+        return np.asarray((high - low) * self.rows / np.maximum(self.at_low, 1.0))
 
     def ties(self, scores: FloatArray) -> FloatArray:
         """Rounded scores; those of one value that several records have are one number beyond all scores."""

@@ -293,6 +293,8 @@ def open_executor(job: Job, staging: Staging, cluster: bool = True, threads: boo
     else:
         alone = _NOT_THREAD_SAFE if job.analyses else ()
         opened = engine.in_process(engine.default_workers(), run.retries, alone)
+        if job.measure.utility or job.measure.risk:  # modules that import each other fail where two threads load them
+            import sklearn.ensemble  # noqa: F401
     with opened as executor:
         yield executor
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import reduce
 from types import MappingProxyType
@@ -55,10 +56,10 @@ def search_release(
     if targets.axes is not None:
         searches["whitened"] = targets.axes.apply(released), targets.axes.apply(features), 2, order
     if (some := targets.unstratified) is not None:
-        searches["strata_release"] = released[:, some], every[:, some], 1, order
+        searches["strata_release"] = np.compress(some, released, 1), np.compress(some, every, 1), 1, order
     if control is not None and targets.first_half is not None:
         for at, half in enumerate((targets.first_half, ~targets.first_half)):
-            searches[f"half_{at}"] = released[:, half], every[:, half], NEIGHBOURS, None
+            searches[f"half_{at}"] = np.compress(half, released, 1), np.compress(half, every, 1), NEIGHBOURS, None
     found = {}
     for name, (rows, asked, count, in_order) in searches.items():
         options: dict[str, Any] = {"offset": offset, "order": in_order, "within": within.get(name)}
@@ -139,14 +140,14 @@ def gather_borders(work: Work, fitted: Fitted, cut: Cut) -> None:
     if len(cut.partitions) > 1 and fitted.job.release.copies == 1:  # measures look at copies one by one, too
         queries, given = samples.read_queries(work), samples.read_guessed(work)
         some = slice(None, None, -(-len(queries.ranked_released) * _ROWS // cut.rows))
-        with one_thread():  # on cores that are in use several wait for one another
+        with one_thread(), ThreadPoolExecutor(1) as thread:  # two cores, as workers wait; those of BLAS would, too
+            guesses = None if given is None else thread.submit(_guesses, work, fitted, given.released[some], None)
             found = search_release(queries.ranked_released[some], _targets(work, fitted, queries), 0)
             # A query itself may be among them
             found["original"] = nearest(queries.ranked_original[some], queries.features, NEIGHBOURS + 1)
         within = borders(found)
-        if given is not None:
-            guesses = _guesses(work, fitted, given.released[some], None)
-            within["guesses"] = guesses["guesses.squared"][..., -1] * _SLACK
+        if guesses is not None:
+            within["guesses"] = guesses.result()["guesses.squared"][..., -1] * _SLACK
     work.staging.write_record(_BORDERS, within)
 
 

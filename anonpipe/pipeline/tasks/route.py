@@ -222,16 +222,17 @@ def encoded_cells(fitted: Fitted, cells: FloatArray, draws: Draws, units: IntArr
     """
     features, conditioning = fitted.features, fitted.conditioning.encode(cells)
     split = fitted.procedure.row_for_row
-    encoded = np.concatenate([features.encode(cells, rng=draws("ties") if split else None), conditioning], axis=1)
+    encoded = np.empty((len(cells), features.width + conditioning.shape[1]))  # the largest array here: made once
+    own, encoded[:, features.width :] = encoded[:, : features.width], conditioning
+    features.encode(cells, rng=draws("ties") if split else None, out=own)
     if not fitted.procedure.forms_groups and np.isnan(cells[:, list(features.numeric_positions)]).any():
         # Nulls of ordinals stay at the mean, where decoding has them when it seeks the covariances of these features
         columns_of = {each.position: range(each.start, each.stop) for each in features.numbers if not each.ordinal}
         dummies = [range(each.start, each.stop) for each in features.categories]
         with one_thread():  # the bits must not follow the machine's cores
             filled = fill_predicted(cells, columns_of, encoded, draws("fill"), dummies)
-        scored = features.encode(cells, filled, draws("ties") if split else None)
-        encoded = np.concatenate([scored, conditioning], axis=1)
+        features.encode(cells, filled, draws("ties") if split else None, own)
     codes = [column.codes(cells)[:, None].astype(np.float64) for column in fitted.procedure.codes]
     if units is not None and fitted.stages_units:  # from 0 in each partition: what leads to the unit goes no further
         codes.append(np.unique(units, return_inverse=True)[1].reshape(-1, 1).astype(np.float64))
-    return np.concatenate([encoded, *codes], axis=1)
+    return np.concatenate([encoded, *codes], axis=1) if codes else encoded
