@@ -158,9 +158,9 @@ def _of_wide_interval(check: Check) -> str:
         return ""
     times = ((end - point) / (most - point)) ** 2
     return (
-        f"what was measured, {_number(point)}, is within the limit; its interval is wide as only {persons:,} persons "
-        f"were held out. With about {ceil(times * persons):,}, {_number(times)} times as many, the same figure would "
-        "pass (measure.hold_out, and measure.queries not below that); else "
+        f"what was measured, {_number(point)}, is within the limit; its interval is wide, as it rests on {persons:,} "
+        f"records. With about {ceil(times * persons):,}, {_number(times)} times as many, the same figure would pass "
+        "(measure.hold_out and measure.queries); else "
     )
 
 

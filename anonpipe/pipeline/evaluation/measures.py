@@ -511,9 +511,9 @@ def _apart(assessment: Assessment, limits: Mapping[str, float | None]) -> list[t
         which = "; ".join(" and ".join(map(repr, names)) for names in far) or "of one pair"
         what = f"must not relate columns {which} to each other (correlations, cross tables, models)"
         why = (
-            f"they go together up to {off:.3g} times further from the original than chance allows. What follows from "
-            "another column, as a stay from its two days or a total from its parts, is not kept. Release the "
-            "difference or the parts in place of one of them"
+            f"they go together {f'up to {off:.3g}' if off < 1000 else 'over 1,000'} times further from the original "
+            "than chance allows. What follows from another column, as a stay from its two days or a total from its "
+            "parts, is not kept. Release the difference or the parts in place of one of them"
         )
         found.append((pairs, what, why))
     if trees is not None and trees.worst and set(trees.worst) not in map(set, far):
