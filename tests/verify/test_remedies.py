@@ -67,12 +67,12 @@ def test_times_of_units_are_told_as_the_order_of_rows(key):
 @pytest.mark.parametrize("key", ["risk.membership_auc", "risk.attribute_inference"])
 def test_gate_failing_by_interval_names_sufficient_hold_out(key):
     (line,) = remedies((held(key, 0.62, 0.6, point=0.55, records=146, of=3_000),))
-    assert "0.55, is within the limit" in line and "only 146 persons were held out" in line
+    assert "0.55, is within the limit" in line and "rests on 146 records" in line
     assert "about 287, 1.96 times as many" in line and "a larger k" in line
     (line,) = remedies((held(key, 0.72, 0.6, point=0.65, records=146, of=3_000),))
-    assert "held out" not in line
+    assert "it rests on" not in line
     (line,) = remedies((held("risk.reidentification_rate", 0.1, 0.09, point=0.08, records=146, of=3_000),))
-    assert "held out" not in line
+    assert "it rests on" not in line
 
 
 def test_the_hold_out_that_would_do_would():
