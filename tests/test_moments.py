@@ -510,7 +510,7 @@ def test_spread_is_that_of_the_twin():
 def test_forms_without_method_and_missing_spread_are_errors():
     grouped = make_grouped()
     for method in ("pca", "gaussian"):
-        with pytest.raises(JobError, match="in expectation needs a GroupSpread"):
+        with pytest.raises(JobError, match="need a GroupSpread"):
             limit_of(grouped, method, "expected")
     for method, form in (("pca", "centred"), ("micro_perturbation", "expected")):
         with pytest.raises(ValidationError, match="Input should be"):
