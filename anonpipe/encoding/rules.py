@@ -742,7 +742,7 @@ def _not_above(limit: FloatArray, values: FloatArray, grid: Grid) -> FloatArray:
     """The nearest values on a grid that are not above a limit, shape (n_rows,)."""
     found, step = replace(grid, heaps=None).round(values), grid.step or 0.0
     found = np.where(found > limit, np.maximum(found - step, grid.low), found)
-    return found if grid.heaps is None else grid.on_heaps(found, limit)
+    return grid.on_heaps(found, limit)
 
 
 def _number_within(labels: IntArray) -> IntArray:

@@ -232,14 +232,14 @@ class Grid:
     def round(self, values: FloatArray) -> FloatArray:
         """The nearest permissible values, of heaps those near to one; NaN stays."""
         rounded = self._on_steps(values)
-        rounded = rounded if self.declared is None else self.declared.round(rounded)
-        return rounded if self.heaps is None else self.on_heaps(rounded)
+        return self.on_heaps(rounded if self.declared is None else self.declared.round(rounded))
 
     def on_heaps(self, values: FloatArray, highest: FloatArray | float = np.inf) -> FloatArray:
         """Values at the nearest heap that is not too high; far from all, as tails are, where they were; shape (n,)."""
-        heaps = np.empty(0) if self.heaps is None else self.heaps
-        at, gaps = np.clip(np.searchsorted(heaps, values), 1, len(heaps) - 1), np.diff(heaps)
-        below, above = heaps[at - 1], heaps[at]
+        if self.heaps is None:
+            return values
+        at, gaps = np.clip(np.searchsorted(self.heaps, values), 1, len(self.heaps) - 1), np.diff(self.heaps)
+        below, above = self.heaps[at - 1], self.heaps[at]
         nearest = np.where((above - values < values - below) & ~(above > highest), above, below)
         far = gaps.max() if self.none_between else np.median(gaps)
         return np.where((np.abs(nearest - values) <= far) & ~(nearest > highest), nearest, values)

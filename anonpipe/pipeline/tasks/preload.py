@@ -12,7 +12,6 @@ import gc
 gc.disable()
 
 import pandas  # noqa: E402, F401
-import scipy.stats  # noqa: E402, F401
 import sklearn.ensemble  # noqa: E402, F401
 from numba.core.registry import cpu_target  # noqa: E402
 
