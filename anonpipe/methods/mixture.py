@@ -463,6 +463,7 @@ def select(
     degrees: float | None = math.inf,
     starts: Iterable[int] = (50, 150, 450),
     idle: int | None = None,
+    beaten: int = _BEATEN,
 ) -> Selection:
     """Fit every number and shape of components to a sample (sample_rows, width) and take the one of the largest BIC."""
     # Each starts from several groupings: all take a few passes, the likeliest some more (Biernacki, Celeux & Govaert
@@ -492,7 +493,7 @@ def select(
                 break
     if not runs:
         raise InputError("no mixture was tried; name one or more shapes, and one or more numbers to start from")
-    ended = race(runs, lambda run: run.bic, lambda run: run.ended(sample), _BEATEN)
+    ended = race(runs, lambda run: run.bic, lambda run: run.ended(sample), beaten)
     best = max(ended, key=lambda run: run.bic)
     return Selection(best.fit.mixture, best.bounds, ended)
 
@@ -504,11 +505,11 @@ def race(
     # They go on in the order of their criterion until so many in turn have not become the best of those that went on.
     ended, best, since = list(candidates), -math.inf, 0
     for at in sorted(range(len(ended)), key=lambda one: -criterion(candidates[one])):
+        if since == beaten:
+            break
         ended[at] = go_on(candidates[at])
         since = 0 if criterion(ended[at]) > best else since + 1
         best = max(best, criterion(ended[at]))
-        if since == beaten:
-            break
     return tuple(ended)
 
 

@@ -6,7 +6,7 @@ The first criterion of the European guidance on anonymisation (Article 29 Workin
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Self
 
@@ -28,6 +28,8 @@ _KEPT = 5  # Predicates that are looked up in whole tables, for each one wanted
 CONTROLS = 200_000  # Held-out records that predicates are held against, at most
 
 MANY = 50  # Records that meet a predicate beyond which nobody asks how many
+
+_MET = 3.0  # Predicates met by chance: of so many expected that none is met has a chance of 5 %
 
 _SOURCE = (
     "Giomi, Boenisch, Wehmeyer & Tasnádi (2023), doi:10.56553/popets-2023-0055; "
@@ -196,6 +198,7 @@ class SinglingOut:
     control: Share  # The same of a record that was held out, in an original in which it had been in another's place
     risk: Share  # (attack - control) / (1 - control), with its 95 % interval
     attacks: int  # Predicates that single out a released record
+    undecided: bool  # Whether successes may be chance, and chance would let the hold-out meet fewer than `_MET`
 
     def measurement(self, name: str, met: PredicateMatches) -> Measurement:
         """What the release gives away, of predicates on `one` or on `several` columns."""
@@ -250,8 +253,10 @@ def singling_out(met: PredicateMatches) -> SinglingOut:
     weights = n / m * hypergeom.pmf(others, n, others, m)
     persons = np.unique(met.controls.rows[alone], return_inverse=True)[1].reshape(-1)
     weight_per_person = np.bincount(persons, weights).astype(np.float64)  # of none numpy counts in whole numbers
-    control = weighted_share(weight_per_person, n / m, attacks).at_most((1.0 - 1.0 / n) ** (n - 1))
-    return SinglingOut(attack, control, Share(*beyond_control(attack, control)), len(chosen))
+    chance = (1.0 - 1.0 / n) ** (n - 1)
+    control = weighted_share(weight_per_person, n / m, attacks).at_most(chance)
+    undecided = attack.value > 0.0 and attack.low <= chance and chance * attacks * m / n < _MET
+    return SinglingOut(attack, control, Share(*beyond_control(attack, control)), len(chosen), undecided)
 
 
 def _one_of_each(met: PredicateMatches) -> IntArray:
@@ -269,7 +274,14 @@ def _clustered(counts: IntArray, trials: int) -> Share:
 
 
 def _of_release(data: AttackData) -> Measured:
-    return [singling_out(met).measurement(name, met) for name, met in require(data.singled).items()]
+    """Both sorts; those on one column are only mentioned where the hold-out cannot tell them from chance."""
+    found = {name: (singling_out(met), met) for name, met in require(data.singled).items()}
+    measured = {name: each.measurement(name, met) for name, (each, met) in found.items()}
+    if len(found) == 2 and found["one"][0].undecided:
+        few = f"By one column {found['one'][0].attacks} predicates do: too few to tell persons from chance."
+        measured["several"] = replace(measured["several"], note=f"{measured['several'].note} {few}")
+        del measured["one"]
+    return list(measured.values())
 
 
 # A predicate that all its rows meet, and those of no other unit, singles out a unit

@@ -30,6 +30,7 @@ CHOICE_ROWS = 4_000  # Of them those that number and shape of the components, an
 # Numbers of components tried, those of the paper, until `_IDLE` in turn do not raise the BIC of their short runs
 _NUMBERS_TRIED = range(2, 11)
 _IDLE = 2
+_GROWTH, _MOST_COMPONENTS = 1.5, 64  # On more records: they grow by this factor while the BIC rises, up to so many
 _SHAPES_TRIED = ("full", "vev")  # Shapes tried where none is asked for
 
 # Least records of a part of a component: so many times k, so many, and so many in the sample
@@ -278,6 +279,7 @@ def choose(
 ) -> MixtureGroups:
     """The mixture, by BIC on the first records of the sample and fitted to all of it, and latent classes likewise."""
     most, few = max(1, (params.rows - 1) // k), sample.first(CHOICE_ROWS)
+    least = max(_TIMES_K * k, _LEAST, params.rows * params.width**2 / _COVARIANCES)
     # Both at once: strata are few, and one takes longer than the others
     with one_thread(), ThreadPoolExecutor(1) as thread:
         given = few, sample, starts_of(categories), k, params.rows, classes
@@ -293,14 +295,27 @@ def choose(
         )
         mixture = chosen.mixture
         if len(sample.keys) > len(few.keys):
+            if components is None:
+                chosen = _more_components(sample, chosen, params.rows, k, min(_MOST_COMPONENTS, params.rows / least))
             bounds = mixtures.on_sample(chosen.constraints, len(sample.keys), params.rows)
             mixture = mixtures.fit(
-                sample.scores, mixture, bounds, tolerance=mixtures.TOLERANCE, iterations=iterations
+                sample.scores, chosen.mixture, bounds, tolerance=mixtures.TOLERANCE, iterations=iterations
             ).mixture
     share, labels = len(sample.keys) / params.rows, mixtures.assign(sample.scores, mixture)
-    least = max(_TIMES_K * k, _LEAST, params.rows * params.width**2 / _COVARIANCES)
     divisions = divide(sample, labels, mixture.n_groups, starts_of(categories), max(least * share, _SAMPLED))
     return MixtureGroups(params, mixture, None if of_categories is None else of_categories.result(), divisions)
+
+
+def _more_components(
+    sample: DrawnSample, few: mixtures.Selection, rows: int, k: int, most: float
+) -> mixtures.Selection:
+    """The mixture of the largest BIC on more records, of as many components as on few ones or more."""
+    # The BIC of few records favours fewer components than that of all: what differs within them would be lost
+    bounds, numbers = few.constraints, [few.mixture.n_groups]
+    while (larger := math.ceil(_GROWTH * numbers[-1])) <= most:
+        numbers.append(larger)
+    asked: dict[str, Any] = {"numbers": numbers, "shapes": [bounds.shape], "degrees": bounds.degrees}
+    return mixtures.select(sample.scores, k, rows, **asked, starts=(150,), idle=1, beaten=0)
 
 
 def _assign_rows(part: FloatArray, *, params: MixtureGroups) -> FloatArray:
@@ -398,7 +413,7 @@ class LocalSynthesisOptions(ScopedMaskOptions):
 
     Groups of k or more, and of more records than feature columns, are few and
     large and span partitions; strata have mixtures of their own. `components`
-    (null: 2 to 10 by BIC), their `shape` (null: full or vev by BIC) and `tails`
+    (null: by BIC 2 to 10, up to 64 of more than 4,000 records), their `shape` (null: full or vev by BIC) and `tails`
     (t: for outliers) say which mixture; `variance_share` below 1 fits it to so many principal components of the
     numbers; `classes` are the latent classes of the categories (null: by BIC);
     `iterations` are the most passes over the sample for the fit. Components of many records are divided by categories.
@@ -441,10 +456,12 @@ def local_synthesis(
     little where the model fits: draws stay near -1 and +1.
 
     Mixture and latent classes are fitted to a random sample of 40,000 records, or to all if they are fewer; number and
-    shape come from 4,000 of them, and first groups from 2,000, as these take memory by their square. Every record is
-    assigned, and every group's moments are those of all its records. What the sample costs: of a made table of 400,000
-    records of eight numbers 99 % go to the component that a fit to all of them would have given; the log-density of new
-    records is 0.007 a record lower (that of the choice on 4,000: 0.088), in a ninth of the time.
+    shape come from 4,000 of them, and first groups from 2,000, as these take memory by their square. Then the number
+    of components grows by half while the BIC of the whole sample rises, with 400 records each and 10 k: of few records
+    the BIC favours fewer. Every record is assigned, and every group's moments are those of all its records. What the
+    sample costs: of a made table of 400,000 records of eight numbers 99 % go to the component that a fit to all of them
+    would have given; the log-density of new records is 0.007 a record lower (that of the choice on 4,000: 0.088), in a
+    ninth of the time.
     """
     numbers: dict[str, Any] = {"k": k, "components": components, "classes": classes, "iterations": iterations}
     view = partial(_find_view, k=k, categories=categories, variance_share=variance_share)
@@ -555,11 +572,12 @@ METHOD = Masker(
     published="local synthesis in the groups of a mixture (hybrid data)",
     reference="Oganian & Domingo-Ferrer (2017), Transactions on Data Privacy 10, sections 3, 5 and 6",
     cost="time n · c · w² for each of up to `iterations` passes, c components of w numbers, and seconds for "
-    "the choice on a sample of 4,000; memory: one part three times, and 2,000² numbers",
+    "the choice on a sample; memory: one part three times, and 2,000² numbers",
     about={
         "k": "smallest size of a group; in a job its k, or two more than its feature columns",
         "categories": "columns of each categorical attribute, in -1 and +1; none by default, in a job all",
-        "components": "number of components; by default that of the largest BIC from 2 to 10",
+        "components": "number of components; by default that of the largest BIC, 2 to 10, or up to 64 of more than "
+        "4,000 records",
         "shape": f"of their covariances: {', '.join(mixtures.SHAPES)}; by default full or vev, by BIC",
         "tails": "'gaussian' (default), or 't': components whose degrees of freedom are estimated",
         "variance_share": "of the numbers, that the principal components keep which groups are formed by; 1 by "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ from anonpipe.evaluate.risk import (
     outermost,
 )
 from anonpipe.evaluate.risk._linkage import linkability
-from anonpipe.evaluate.risk._singling_out import FEWEST, MANY, singling_out
+from anonpipe.evaluate.risk._singling_out import FEWEST, MANY, MEASURE, singling_out
 from anonpipe.job.measure import Measure
 from anonpipe.verify.catalogue import GATES
 from tests.naive import singling_out as naive
@@ -198,6 +199,19 @@ def test_few_predicates_are_no_proof():
     assert few.attack.value == 3 / FEWEST and "those wanting count as failed" in few.measurement("one", met).note
     nobody = singling_out(PredicateMatches(none, three, none, 100, 50, 500))
     assert (nobody.risk.value, nobody.risk.high) == (0.0, 0.0)
+
+
+def test_few_by_one_column_are_compared_where_it_can_be_done():
+    """Five successes of 20 may be chance with 50 of 1,000 held out, not with 500; 20 of 20 are none."""
+
+    def measured(right, held):
+        once, found = (Matches(np.repeat([1, 0], [met, 20 - met]), np.arange(20)) for met in (20, right))
+        one = PredicateMatches(once, found, Matches(np.zeros(20, dtype=np.int64), np.arange(20)), 1_000, held, 20)
+        return MEASURE.function(SimpleNamespace(singled={"one": one, "several": one}))
+
+    names = [[each.name for each in measured(*how)] for how in ((5, 50), (5, 500), (20, 50), (0, 50))]
+    assert names == [["singling_out.several"]] + 3 * [["singling_out.one", "singling_out.several"]]
+    assert "By one column 20 predicates do: too few" in measured(5, 50)[0].note
 
 
 def test_predicates_on_one_released_record_are_one_attack():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from functools import wraps
 
@@ -181,6 +182,28 @@ def test_mixture_is_of_fit_to_sample_and_groups_of_twin(monkeypatch):
     first = np.bincount(assign(scores, wanted), minlength=4)
     assert 0 < first.min() < 20
     assert made[:, -1].astype(int).tolist() == naive.groups_of(scores.tolist(), wanted, 20)
+
+
+@pytest.mark.parametrize("heaps", [1, 12])
+def test_more_records_show_more_components(heaps, monkeypatch):
+    """Of as many as have the largest BIC where numbers grow by half, and each has 400 records or more."""
+    monkeypatch.setattr(_local_synthesis, "CHOICE_ROWS", 120)
+    rng = np.random.default_rng(heaps)
+    features = rng.normal(size=(8_000, 2)) + 9.0 * rng.normal(size=(heaps, 2))[rng.integers(heaps, size=8_000)]
+    steps, seen = watched(MASKERS["local_synthesis"].steps(k=5, shape="full"), "mixture")
+    run_steps(features, steps, key=KEY, parts=[8_000])
+    ((sample, found),) = seen
+    few = select(sample.scores[:120], 5, 8_000, shapes=["full"], idle=2).mixture.n_groups
+    tried, latest = [few], []
+    while math.ceil(1.5 * tried[-1]) <= 20:
+        tried.append(math.ceil(1.5 * tried[-1]))
+    for number in tried:
+        alone = select(sample.scores, 5, 8_000, numbers=[number], shapes=["full"], starts=(150,), beaten=0).runs
+        latest.append(alone[0].bic)
+        if latest[-1] < max(latest):
+            break
+    assert found.mixture.n_groups == tried[int(np.argmax(latest))]
+    assert found.mixture.n_groups > few if heaps > 1 else found.mixture.n_groups <= few + 1
 
 
 def test_latent_classes_of_a_larger_sample_are_more_likely_there(monkeypatch):
