@@ -19,7 +19,6 @@ from markupsafe import Markup, escape
 
 from anonpipe.errors import printable
 from anonpipe.report import content
-from anonpipe.verify.words import shortened
 
 WIDTH = 340
 _LETTER = 6.2  # mean width of a letter of 11 units
@@ -52,8 +51,10 @@ def _text(x: float, y: float, content: str, anchor: str | None = None, class_: s
 
 
 def _fitted(content: str, width: float) -> str:
-    """The text, shortened to what `width` holds."""
-    return shortened(content, max(4, int(width / _LETTER)))
+    """The text without its middle, as long as `width` holds: long names often differ at their end."""
+    most = max(4, int(width / _LETTER))
+    end = most // 3
+    return content if len(content) <= most else f"{content[: most - end - 1]}…{content[-end:]}"
 
 
 def number(value: float | None) -> str:
@@ -76,7 +77,14 @@ def amount(value: float | None, unit: str) -> str:
     """A measured figure with its unit."""
     if unit == "share":
         return percent(value)
-    return f"{number(value)} {unit}".strip() if value is not None else "–"
+    if value is None:
+        return "–"
+    return number(value) if unit == "probability" else f"{number(value)} {unit}".strip()
+
+
+def span(low: float | None, high: float | None, unit: str) -> str:
+    """An interval with its unit."""
+    return f"{percent(low) if unit == 'share' else number(low)} to {amount(high, unit)}"
 
 
 def place_of(value: float | None, kind: str) -> str:
@@ -93,12 +101,19 @@ def bin_names(picture: content.Picture) -> list[str]:
     """What each bin or category of a picture holds, in words."""
     if picture.labels:
         return list(picture.labels)
-    names = []
+    names, half = [], _between_integers(picture)
     for low, high in pairwise(picture.edges):
-        first, last = (place_of(edge, picture.kind) for edge in (low, high))
-        outer = f"below {last}" if low is None else f"{first} and more"
+        first = place_of(None if low is None else low + half, picture.kind)
+        last = place_of(None if high is None else high - half, picture.kind)
+        outer = f"{last} and less" if half and low is None else f"below {last}" if low is None else f"{first} and more"
         names.append("all values" if low is high is None else outer if None in (low, high) else f"{first} to {last}")
     return names
+
+
+def _between_integers(picture: content.Picture) -> float:
+    """How far whole numbers are from the edges of their bins, where all of these lie midway; else 0."""
+    inner = [edge for edge in picture.edges if edge is not None]
+    return 0.5 if inner and picture.kind == "integer" and all(edge % 1 == 0.5 for edge in inner) else 0.0
 
 
 def distribution(picture: content.Picture) -> Markup:
@@ -136,10 +151,14 @@ def _bins(name: str, picture: content.Picture) -> Markup:
     ]
     inner = [edge for edge in picture.edges if edge is not None]
     marks = [inner[0], inner[len(inner) // 2], inner[-1]] if len(inner) > 4 else [inner[0], inner[-1]] if inner else []
+    half = _between_integers(picture)
+    if not marks:
+        parts.append(_text(WIDTH / 2, bottom + 16, "all values", "middle"))
     for at, mark in enumerate(dict.fromkeys(marks)):
         anchor = "start" if at == 0 else "end" if mark == inner[-1] else "middle"
-        parts.append(tag("path", d=f"M{x(mark):.1f} {bottom}v4", class_="axis"))
-        parts.append(_text(x(mark), bottom + 16, place_of(mark, picture.kind), anchor))
+        place = min(mark + half, edges[-1])
+        parts.append(tag("path", d=f"M{x(place):.1f} {bottom}v4", class_="axis"))
+        parts.append(_text(x(place), bottom + 16, place_of(mark + half, picture.kind), anchor))
     return _drawing(name, bottom + 22, parts)
 
 
@@ -215,10 +234,11 @@ def heat_map(correlations: content.Correlations) -> Markup:
     if correlations.original is not None:
         largest = max([abs(values[r][c] or 0.0) for r in shown for c in shown if r != c], default=0.0) or 1.0
     cell = min(22.0, (WIDTH - 132.0) / max(1, len(shown)))
+    tall = max(13.0, cell)
     parts, size = [], "small" if cell < 12 else None
     for at, row in enumerate(shown):
-        y = 16.0 + cell * at
-        parts.append(_text(126, y + cell / 2 + 4, f"{_fitted(names[row], 106)} {at + 1}", "end", size))
+        y = 16.0 + tall * at
+        parts.append(_text(126, y + tall / 2 + 4, f"{_fitted(names[row], 106)} {at + 1}", "end"))
         if cell >= 12 or at % 2 == 0:
             parts.append(_text(130 + cell * (at + 0.5), 11, str(at + 1), "middle", size))
         for side, column in enumerate(shown):
@@ -226,9 +246,9 @@ def heat_map(correlations: content.Correlations) -> Markup:
             if row != column and value is not None:
                 colour = "positive" if value > 0 else "negative"
                 left, wide, opacity = 130 + cell * side, cell - 1, f"{min(1.0, abs(value) / largest):.2f}"
-                square = tag("rect", x=left, y=y, width=wide, height=wide, class_=colour, fill_opacity=opacity)
+                square = tag("rect", x=left, y=y, width=wide, height=tall - 1, class_=colour, fill_opacity=opacity)
                 parts.append(square)
-    y = 16.0 + cell * len(shown) + 8
+    y = 16.0 + tall * len(shown) + 8
     for at, (value, colour) in enumerate(((-largest, "negative"), (largest, "positive"))):
         parts.append(tag("rect", x=130 + 100 * at, y=y, width=12, height=12, class_=colour))
         parts.append(_text(147 + 100 * at, y + 10, f"{value:+.2g}"))
@@ -269,7 +289,6 @@ def curve(line: content.CurveLine) -> Markup:
         _text(36, 130, f"{min(0.0, *ys):.2g}", "end"),
         _text(40, 145, f"{min(xs):.2g}", "start"),
         _text(WIDTH - 8, 145, f"{max(xs):.3g}", "end"),
-        _text((WIDTH + 32) / 2, 145, _fitted(line.x_title, 170), "middle"),
     ]
     return _drawing(f"{line.title}: {line.y_title} by {line.x_title}", 150, parts)
 

@@ -96,5 +96,6 @@ def template(name: str) -> Template:
     )
     environment.globals["figures"] = figures
     environment.globals["counted"] = plural
-    environment.filters |= {"percent": figures.percent, "number": figures.number, "transforms": words.transforms}
+    environment.filters |= {"percent": figures.percent, "number": figures.number}
+    environment.filters |= {"transforms": words.transforms, "figure_of": words.figure_of}
     return environment.get_template(name)
