@@ -23,6 +23,7 @@ from anonpipe.report import content
 WIDTH = 340
 _LETTER = 6.2  # mean width of a letter of 11 units
 _MOST_VARIABLES = 24
+_MOST_BARS = 16
 _EPOCH = date(1970, 1, 1)
 
 Place = Callable[[float], float]
@@ -50,10 +51,10 @@ def _text(x: float, y: float, content: str, anchor: str | None = None, class_: s
     return tag("text", content, x=x, y=y, text_anchor=anchor, class_=class_)
 
 
-def _fitted(content: str, width: float) -> str:
+def fitted(content: str, width: float) -> str:
     """The text without its middle, as long as `width` holds: long names often differ at their end."""
     most = max(4, int(width / _LETTER))
-    end = most // 3
+    end = (most - 1) // 2
     return content if len(content) <= most else f"{content[: most - end - 1]}…{content[-end:]}"
 
 
@@ -176,18 +177,22 @@ def _steps(edges: Sequence[float], heights: Sequence[float], x: Place, y: Place)
 
 
 def _categories(name: str, picture: content.Picture) -> Markup:
-    largest = max([*picture.original, *picture.released, 1e-300])
-    width = _scale(0.0, largest, 0.0, 122.0)
+    known = list(zip(picture.labels, picture.original, picture.released, strict=True))
+    shown, more = known[:_MOST_BARS], len(known) - _MOST_BARS
+    largest = max([1e-300, *(share for _, *shares in shown for share in shares)])
+    width = _scale(0.0, largest, 0.0, 114.0)
     parts = []
-    for at, (label, before, after) in enumerate(zip(picture.labels, picture.original, picture.released, strict=True)):
+    for at, (label, before, after) in enumerate(shown):
         y = 4.0 + 24.0 * at
         parts += [
-            _text(104, y + 12, _fitted(label, 88), "end"),
+            _text(104, y + 12, fitted(label, 88), "end"),
             tag("rect", x=110, y=y, width=width(before), height=8, class_="original"),
             tag("rect", x=110, y=y + 9, width=width(after), height=8, class_="bar"),
             _text(116 + max(width(before), width(after)), y + 12, f"{percent(before)} → {percent(after)}"),
         ]
-    return _drawing(name, 6.0 + 24.0 * len(picture.labels), parts)
+    if more > 0:
+        parts.append(_text(110, 16.0 + 24.0 * len(shown), f"{more} more in numbers"))
+    return _drawing(name, 6.0 + 24.0 * (len(shown) + (more > 0)), parts)
 
 
 def sizes(lines: Sequence[content.SizeLine]) -> Markup:
@@ -238,7 +243,7 @@ def heat_map(correlations: content.Correlations) -> Markup:
     parts, size = [], "small" if cell < 12 else None
     for at, row in enumerate(shown):
         y = 16.0 + tall * at
-        parts.append(_text(126, y + tall / 2 + 4, f"{_fitted(names[row], 106)} {at + 1}", "end"))
+        parts.append(_text(126, y + tall / 2 + 4, f"{fitted(names[row], 98)} {at + 1}", "end"))
         if cell >= 12 or at % 2 == 0:
             parts.append(_text(130 + cell * (at + 0.5), 11, str(at + 1), "middle", size))
         for side, column in enumerate(shown):
@@ -382,7 +387,7 @@ def forest(analysis: content.AnalysisPart) -> Markup:
     parts = []
     for at, coefficient in enumerate(analysis.coefficients):
         y = 14.0 + 40.0 * at
-        parts.append(_text(6, y, _fitted(coefficient.name, WIDTH - 12)))
+        parts.append(_text(6, y, fitted(coefficient.name, WIDTH - 12)))
         parts += _intervals(coefficient, y + 6)
     both = any(coefficient.original is not None for coefficient in analysis.coefficients)
     what = "original and release" if both else "the release"

@@ -77,9 +77,9 @@ def coefficient(name: str) -> str:
 
 
 _EXPECTED = " Expected from the means and covariances that are kept; attacks stand under Risk."
-_HALVES = "is {} times as far from the original as random halves of the original are from each other."
+_HALVES = "is {} times as far from the original as random halves of it are from each other."
 _LINKS = "An attacker who has the original{less} links {} of the records."
-_MEMBERS = "Of two persons an attacker picks the one in the table with probability {} (0.5 is guessing)."
+_MEMBERS = "An attacker picks the member of the table out of two persons with probability {} (0.5 is guessing)."
 # Figures at the head of a report: check, title, and the sentence of a figure
 _DIALS = (
     ("risk.reidentification_rate", "Re-identification", _LINKS),

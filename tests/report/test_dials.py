@@ -23,8 +23,8 @@ CHECKS = (
 
 def test_dials_tell_estimate_limit_and_outcome():
     first, second, third, fourth = words.dials(CHECKS)
-    assert (first.shown, first.estimate, first.upper, first.limit) == ("1.0 %", 0.0101, 0.0123, 0.09)
-    assert first.outcome == "passed" and "links 1.0 % of the records" in first.sentence
+    assert (first.shown, first.estimate, first.upper, first.limit) == ("1.01 %", 0.0101, 0.0123, 0.09)
+    assert first.outcome == "passed" and "links 1.01 % of the records" in first.sentence
     assert (second.outcome, second.upper, second.shown) == ("failed", None, "0.7")
     assert third.outcome == "no limit set" and third.limit is None
     assert (fourth.outcome, fourth.shown, fourth.estimate) == ("not checked", "–", None)
@@ -32,7 +32,7 @@ def test_dials_tell_estimate_limit_and_outcome():
 
 def test_a_dial_names_columns_unknown_to_attackers():
     (shown, *_) = words.dials(CHECKS, ["income", "{0} of {name}"])
-    assert "has the original, but not income, {0} of {name}, links 1.0 % of" in shown.sentence
+    assert "has the original, but not income, {0} of {name}, links 1.01 % of" in shown.sentence
 
 
 def test_a_dial_of_a_hidden_figure_says_that_it_passed():
