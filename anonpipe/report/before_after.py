@@ -5,22 +5,15 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from anonpipe.files import write_atomic
 from anonpipe.report.content import PairLine, Panel, Picture, Report, ShareLine, SurvivalPart
 from anonpipe.report.figures import closed, fitted
 
 _GREY, _BLUE = "0.75", "tab:blue"
 _LABEL, _TITLE = 100, 180  # Widths of a category below an axis, and of a title
-
-
-def draw_comparison(report: Report, path: Path) -> None:
-    """Draw the comparison into a PNG that only its owner reads."""
-    write_atomic(path, draw(report))
 
 
 def draw(report: Report, dpi: int = 110) -> bytes:

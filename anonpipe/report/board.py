@@ -149,10 +149,9 @@ def _held(report: Report, keys: tuple[str, ...]) -> list[tuple[str, ...]]:
 
 
 def _figures(one: MeasureLine, title: str) -> tuple[str, ...]:
-    unit = "" if one.unit == "probability" else one.unit
-    interval = "" if one.low is None else span(one.low, one.high, unit)
-    before = "" if one.baseline is None else amount(one.baseline, unit)
-    value = re.sub(r"^1 (\w+)s$", r"1 \1", amount(one.value, unit))
+    interval = "" if one.low is None else span(one.low, one.high, one.unit)
+    before = "" if one.baseline is None else amount(one.baseline, one.unit)
+    value = re.sub(r"^1 (\w+)s$", r"1 \1", amount(one.value, one.unit))
     return (title, value, interval, before, one.baseline_is)
 
 

@@ -83,8 +83,8 @@ def internal(facts: Facts, version: str | None) -> content.Report:
 def as_trial(report: content.Report) -> content.Report:
     """The internal report of a run that was to publish nothing."""
     what = "would be released" if report.passed else "would not be released"
-    told = report.headline.partition(". ")[2]
-    headline = f"Trial: {rows_in_copies(report.rows, report.copies)} {what}; nothing was published. {told}".strip()
+    rest = report.headline.partition(". ")[2]
+    headline = f"Trial: {rows_in_copies(report.rows, report.copies)} {what}; nothing was published. {rest}".strip()
     return report.model_copy(update={"trial": True, "headline": headline})
 
 

@@ -22,7 +22,7 @@ from anonpipe.report import content
 
 WIDTH = 340
 _LETTER = 6.2  # mean width of a letter of 11 units
-_MOST_VARIABLES = 24
+MOST_VARIABLES = 24
 _MOST_BARS = 16
 _EPOCH = date(1970, 1, 1)
 
@@ -150,16 +150,15 @@ def _bins(name: str, picture: content.Picture) -> Markup:
         tag("path", d=_steps(edges, after, x, y), class_="released"),
         tag("path", d=f"M6 {bottom}H{WIDTH - 6}", class_="axis"),
     ]
-    inner = [edge for edge in picture.edges if edge is not None]
-    marks = [inner[0], inner[len(inner) // 2], inner[-1]] if len(inner) > 4 else [inner[0], inner[-1]] if inner else []
     half = _between_integers(picture)
+    inner = [edge + half for edge in picture.edges if edge is not None]
+    marks = [inner[0], inner[len(inner) // 2], inner[-1]] if len(inner) > 4 else [inner[0], inner[-1]] if inner else []
     if not marks:
         parts.append(_text(WIDTH / 2, bottom + 16, "all values", "middle"))
     for at, mark in enumerate(dict.fromkeys(marks)):
         anchor = "start" if at == 0 else "end" if mark == inner[-1] else "middle"
-        place = min(mark + half, edges[-1])
-        parts.append(tag("path", d=f"M{x(place):.1f} {bottom}v4", class_="axis"))
-        parts.append(_text(x(place), bottom + 16, place_of(mark + half, picture.kind), anchor))
+        parts.append(tag("path", d=f"M{x(mark):.1f} {bottom}v4", class_="axis"))
+        parts.append(_text(x(mark), bottom + 16, place_of(mark, picture.kind), anchor))
     return _drawing(name, bottom + 22, parts)
 
 
@@ -193,24 +192,6 @@ def _categories(name: str, picture: content.Picture) -> Markup:
     if more > 0:
         parts.append(_text(110, 16.0 + 24.0 * len(shown), f"{more} more in numbers"))
     return _drawing(name, 6.0 + 24.0 * (len(shown) + (more > 0)), parts)
-
-
-def sizes(lines: Sequence[content.SizeLine]) -> Markup:
-    """Groups by size."""
-    labels = [" to ".join(dict.fromkeys((f"{line.smallest:,}", f"{line.largest:,}"))) for line in lines]
-    known = [line.groups for line in lines if isinstance(line.groups, int)]
-    left = 12.0 + _LETTER * max(map(len, labels), default=0)
-    width = _scale(0.0, float(max([*known, 1])), 0.0, max(20.0, WIDTH - left - 100.0))
-    parts = []
-    for at, (line, label) in enumerate(zip(lines, labels, strict=True)):
-        y, long = 4.0 + 20.0 * at, width(line.groups) if isinstance(line.groups, int) else 0.0
-        groups = f"{line.groups:,}" if isinstance(line.groups, int) else line.groups
-        parts += [
-            _text(left - 6, y + 11, label, "end"),
-            tag("rect", x=left, y=y, width=long, height=14, class_="bar"),
-            _text(left + 6 + long, y + 11, f"{groups} group{'' if line.groups == 1 else 's'}"),
-        ]
-    return _drawing("groups by size", 6.0 + 20.0 * len(lines), parts)
 
 
 def changes(correlations: content.Correlations) -> list[tuple[str, str, float, float]]:
@@ -264,12 +245,7 @@ def _strongest(values: Sequence[Sequence[float | None]]) -> list[int]:
     """The variables that are drawn, in their order: those with the largest entries."""
     largest = [max([abs(v or 0.0) for c, v in enumerate(row) if c != r], default=0.0) for r, row in enumerate(values)]
     order = sorted(range(len(values)), key=lambda at: -largest[at])
-    return sorted(order[:_MOST_VARIABLES])
-
-
-def drawn_variables(correlations: content.Correlations) -> int:
-    """How many variables the heat map shows."""
-    return min(_MOST_VARIABLES, len(correlations.names))
+    return sorted(order[:MOST_VARIABLES])
 
 
 def curve(line: content.CurveLine) -> Markup:
@@ -377,8 +353,7 @@ def _axis(known: Sequence[float], near: bool) -> tuple[float, float]:
         low, high = low - 0.5 * (high - low), high + 0.5 * (high - low)
     if high <= low:
         return low, low + 1.0
-    step = 10.0 ** math.floor(math.log10(high - low))
-    step = next(part * step for part in (0.1, 0.2, 0.5, 1.0) if (high - low) / (part * step) <= 20)
+    step = 10.0 ** math.floor(math.log10((high - low) / 2))
     return math.floor(low / step) * step, math.ceil(high / step) * step
 
 

@@ -19,6 +19,7 @@ from anonpipe.report.content import FORMAT, Report
 from anonpipe.storage import release
 from anonpipe.storage.versions import OutputPlace
 from anonpipe.verify.catalogue import MEASURED
+from anonpipe.verify.words import figure_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -97,5 +98,5 @@ def template(name: str) -> Template:
     environment.globals["figures"] = figures
     environment.globals["counted"] = plural
     environment.filters |= {"percent": figures.percent, "number": figures.number}
-    environment.filters |= {"transforms": words.transforms, "figure_of": words.figure_of}
+    environment.filters |= {"transforms": words.transforms, "figure_of": figure_text}
     return environment.get_template(name)

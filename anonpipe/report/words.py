@@ -20,11 +20,9 @@ from anonpipe.methods.grouping import METHODS as CLUSTERERS
 from anonpipe.methods.masking import MASKERS
 from anonpipe.methods.synthesis import METHODS as SYNTHESIZERS
 from anonpipe.report.content import CheckLine, ColumnLine, Dial, MethodLine, Treatment, UnitsPart
+from anonpipe.verify import words as checks_in_words
 from anonpipe.verify.catalogue import GATES, Check, kind_of
 from anonpipe.verify.verdict import Verdict, reservations
-from anonpipe.verify.words import figure_text
-from anonpipe.verify.words import limit as limit_text
-from anonpipe.verify.words import measured as measured_text
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -80,6 +78,7 @@ _EXPECTED = " Expected from the means and covariances that are kept; attacks sta
 _HALVES = "is {} times as far from the original as random halves of it are from each other."
 _LINKS = "An attacker who has the original{less} links {} of the records."
 _MEMBERS = "An attacker picks the member of the table out of two persons with probability {} (0.5 is guessing)."
+_ENDS = {"upper": "up to ", "lower": "at least "}  # Of an interval without its estimate
 # Figures at the head of a report: check, title, and the sentence of a figure
 _DIALS = (
     ("risk.reidentification_rate", "Re-identification", _LINKS),
@@ -100,21 +99,17 @@ def dials(checks: Sequence[Check], unknown: Sequence[str] = ()) -> tuple[Dial, .
 
 def _dial(check: Check | None, title: str, sentence: str, less: str) -> Dial:
     if check is not None and check.withheld is not None:
-        outcome = f"{measured_text(check)}; {limit_text(check)}: {check.outcome.value}."
+        outcome = f"{checks_in_words.measured(check)}; {checks_in_words.limit(check)}: {check.outcome.value}."
         return Dial(key="", title=title, shown="–", sentence=outcome[:1].upper() + outcome[1:])
     if check is None or check.measured is None or not math.isfinite(check.measured):
-        why = "Not evaluated." if check is None else f"Not evaluated: {limit_text(check)}."
+        why = "Not evaluated." if check is None else f"Not evaluated: {checks_in_words.limit(check)}."
         return Dial(key="", title=title, shown="–", sentence=why)
     estimate = check.measured if check.point is None or not math.isfinite(check.point) else check.point
-    shown = figure_of(estimate, check.key)
-    meaning = sentence.format(shown, less=less) + _EXPECTED * (check.about.get("end") == "expected")
+    shown, end = checks_in_words.figure_text(estimate, check.key), str(check.about.get("end"))
+    end_only = _ENDS.get(end, "") if check.point is None else ""
+    meaning = sentence.format(end_only + shown, less=less) + _EXPECTED * (end == "expected")
     numbers = {"estimate": estimate, "upper": check.high, "limit": check.limit}
     return Dial(key=check.key, title=title, outcome=check.outcome.value, shown=shown, sentence=meaning, **numbers)
-
-
-def figure_of(value: float, key: str) -> str:
-    """A figure of a check as the terminal has it."""
-    return figure_text(value, key.partition(".")[2])
 
 
 _BY = {"normal_scores": "normal scores", "log": "logarithms", "none": "values"}

@@ -302,10 +302,11 @@ def _row(name: str, check: Check | None) -> tuple[str, str, str, str]:
     return label, f"{figure_text(estimate, name)} {unit}".strip(), upper, figure_text(check.limit, name) + mark
 
 
-def figure_text(value: float | None, name: str) -> str:
-    """A figure of a gate: a share in per cent, anything else with three digits."""
+def figure_text(value: float | None, key: str) -> str:
+    """A figure of a gate, or of its check: a share in per cent, anything else with three digits."""
     if value is None:
         return "-"
+    name = key.rpartition(".")[2]
     is_share = "auc" not in name and kind_of(name).unit in ("", "of attacks") and "risk" in MEASURED[name].needs
     if not is_share:
         return f"{value:.3g}"
