@@ -31,7 +31,7 @@ _GIVE = "give the report.json that a run of this version wrote"
 
 _IN_WORDS = {
     "changed_significance": "coefficients whose significance changed",
-    "changed_direction": "significant coefficients that lost it or changed direction",
+    "changed_direction": "significant coefficients that lost significance or changed direction",
     "outside": "coefficients outside the original's 95 % interval",
     "overlap": "mean overlap of the two 95 % intervals",
 }
