@@ -224,9 +224,7 @@ def heat_map(correlations: content.Correlations) -> Markup:
     parts, size = [], "small" if cell < 12 else None
     for at, row in enumerate(shown):
         y = 16.0 + tall * at
-        parts.append(
-            _text(126, y + tall / 2 + 4, f"{fitted(names[row], 114 - _LETTER * len(str(at + 1)))} {at + 1}", "end")
-        )
+        parts.append(_text(126, y + tall / 2 + 4, f"{fitted(names[row], 104)} {at + 1}", "end"))
         if cell >= 12 or at % 2 == 0:
             parts.append(_text(130 + cell * (at + 0.5), 11, str(at + 1), "middle", size))
         for side, column in enumerate(shown):
