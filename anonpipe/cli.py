@@ -277,10 +277,11 @@ def demo(
     both = _compared(loaded.output, loaded.report.internal)
     if details:
         display.show_compared(both)
-    from anonpipe.report.before_after import draw_comparison
+    from anonpipe.files import write_atomic
+    from anonpipe.report.before_after import draw
 
     picture = folder / "before-after.png"
-    draw_comparison(both, picture)
+    write_atomic(picture, draw(both))
     display.line(f"picture  {picture}")
     display.line(f"next     anonpipe init YOUR.parquet --k {k} > job.yaml")
 
@@ -317,9 +318,10 @@ def summary(
         display.warn(f"the release at {output} was not made by this job as it stands: {other}")
     display.show_compared(made, form)
     if picture is not None:
-        from anonpipe.report.before_after import draw_comparison
+        from anonpipe.files import write_atomic
+        from anonpipe.report.before_after import draw
 
-        draw_comparison(made, picture)
+        write_atomic(picture, draw(made))
         if form is Form.TABLES:
             display.line(f"picture: {picture}")
 

@@ -5,23 +5,15 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from anonpipe.files import write_atomic
 from anonpipe.report.content import PairLine, Panel, Picture, Report, ShareLine, SurvivalPart
-from anonpipe.report.figures import closed
-from anonpipe.verify.words import shortened
+from anonpipe.report.figures import closed, fitted
 
 _GREY, _BLUE = "0.75", "tab:blue"
-_LETTERS = 24  # Of a category below an axis
-
-
-def draw_comparison(report: Report, path: Path) -> None:
-    """Draw the comparison into a PNG that only its owner reads."""
-    write_atomic(path, draw(report))
+_LABEL, _TITLE = 100, 180  # Widths of a category below an axis, and of a title
 
 
 def draw(report: Report, dpi: int = 110) -> bytes:
@@ -61,11 +53,11 @@ def _page(report: Report) -> Any:
     page = Figure(figsize=(3.4 * columns, 2.6 * lines + 0.5), layout="constrained")
     axes = page.subplots(lines, columns, squeeze=False).ravel()
     for axis, (name, of_column) in zip(axes, shares.items(), strict=False):
-        axis.set_title(name)
+        axis.set_title(fitted(name, _TITLE))
         axis.set_yticks([])
         _draw_column(axis, of_column, pictures.get(name))
     for axis, (title, panels) in zip(axes[len(shares) :], curves, strict=False):
-        axis.set_title(title)
+        axis.set_title(fitted(title, _TITLE))
         _draw_survival(axis, panels)
     if report.compared is not None:
         _draw_correlations(axes[count - 1], report.compared.pairs)
@@ -73,7 +65,7 @@ def _page(report: Report) -> Any:
         axis.set_axis_off()
     handles = [Patch(color=_GREY, label="original"), Patch(color=_BLUE, label="release")]
     page.legend(handles=handles, loc="outside upper left", ncols=2, frameon=False)
-    sampled = f"numbers: a sample of {report.pictured:,} records, the outer bins open" if report.pictured else ""
+    sampled = f"numbers: of {report.pictured:,} records, the outer bins open" if report.pictured else ""
     page.suptitle(sampled, fontsize=9, ha="right", x=0.99)
     return page
 
@@ -102,6 +94,7 @@ def _draw_numbers(axis: Any, picture: Picture) -> None:
     for shares, colour, filled in ((picture.original, _GREY, True), (picture.released, _BLUE, False)):
         density = [share / (high - low) for share, (low, high) in zip(shares, pairwise(edges), strict=True)]
         axis.stairs(density, edges, fill=filled, color=colour, linewidth=1.5)
+    axis.locator_params(axis="x", nbins=5)
     if picture.kind == "date":
         from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
@@ -114,8 +107,9 @@ def _draw_categories(axis: Any, shares: list[ShareLine]) -> None:
     place = range(len(shares))
     axis.bar([at - 0.2 for at in place], [one.original for one in shares], width=0.4, color=_GREY)
     axis.bar([at + 0.2 for at in place], [one.released for one in shares], width=0.4, color=_BLUE)
-    labels = [shortened(one.category, _LETTERS) for one in shares]
-    axis.set_xticks(list(place), labels, rotation=30, ha="right", fontsize=7)
+    labels = [fitted(one.category, _LABEL) for one in shares]
+    turned = {"rotation": 30, "ha": "right"} if sum(map(len, labels)) > 40 else {}
+    axis.set_xticks(list(place), labels, fontsize=7, **turned)
 
 
 def _curves(part: SurvivalPart) -> Iterator[tuple[str, list[Panel]]]:

@@ -19,7 +19,7 @@ from markupsafe import Markup
 
 from anonpipe.errors import InputError, printable
 from anonpipe.report.content import MeasureLine, MethodLine, Report
-from anonpipe.report.figures import amount
+from anonpipe.report.figures import amount, span
 from anonpipe.report.page import output_of, report_of_release, template
 from anonpipe.rng import steward_secret
 from anonpipe.storage import release, release_log, versions
@@ -149,10 +149,9 @@ def _held(report: Report, keys: tuple[str, ...]) -> list[tuple[str, ...]]:
 
 
 def _figures(one: MeasureLine, title: str) -> tuple[str, ...]:
-    unit = "" if one.unit == "probability" else one.unit
-    interval = "" if one.low is None else f"{amount(one.low, unit)} to {amount(one.high, unit)}"
-    before = "" if one.baseline is None else amount(one.baseline, unit)
-    value = re.sub(r"^1 (\w+)s$", r"1 \1", amount(one.value, unit))
+    interval = "" if one.low is None else span(one.low, one.high, one.unit)
+    before = "" if one.baseline is None else amount(one.baseline, one.unit)
+    value = re.sub(r"^1 (\w+)s$", r"1 \1", amount(one.value, one.unit))
     return (title, value, interval, before, one.baseline_is)
 
 

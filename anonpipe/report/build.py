@@ -22,7 +22,7 @@ from anonpipe.types import FloatArray
 from anonpipe.verify import output_control
 from anonpipe.verify.catalogue import Check
 from anonpipe.verify.verdict import AnalysisOutcome, Assessment, Verdict
-from anonpipe.verify.words import limit, line, name, rows_in_copies
+from anonpipe.verify.words import limit, line, name, remedies, rows_in_copies
 
 
 @dataclass(frozen=True)
@@ -74,6 +74,7 @@ def internal(facts: Facts, version: str | None) -> content.Report:
         files=_files(facts) if version is not None else (),
         warnings=facts.warnings,
         notes=facts.verdict.notes,
+        remedies=remedies(facts.verdict.checks, facts.job.in_force),
         **_measured(facts.assessment),
         **_common(facts, "internal", facts.verdict.checks),
     )
@@ -82,7 +83,8 @@ def internal(facts: Facts, version: str | None) -> content.Report:
 def as_trial(report: content.Report) -> content.Report:
     """The internal report of a run that was to publish nothing."""
     what = "would be released" if report.passed else "would not be released"
-    headline = f"Trial: {rows_in_copies(report.rows, report.copies)} {what}; nothing was published."
+    rest = report.headline.partition(". ")[2]
+    headline = f"Trial: {rows_in_copies(report.rows, report.copies)} {what}; nothing was published. {rest}".strip()
     return report.model_copy(update={"trial": True, "headline": headline})
 
 

@@ -359,12 +359,13 @@ class Report(Part):
     files: tuple[FileLine, ...] = ()  # What was released; empty where nothing was
     warnings: tuple[str, ...] = ()  # For the steward only
     notes: tuple[str, ...] = ()  # For the steward only
+    remedies: tuple[str, ...] = ()  # What to do about failed checks; for the steward only
 
     @model_validator(mode="after")
     def _nothing_disclosed(self) -> Report:
         if self.audience == "internal":
             return self
-        for_the_steward = ("source", "output", "version", "job", "warnings", "notes")
+        for_the_steward = ("source", "output", "version", "job", "warnings", "notes", "remedies")
         empty = {name: getattr(self, name) for name in for_the_steward} | {
             "a disclosive measure": [figure.name for figure in (*self.utility, *self.risk) if figure.disclosive],
             "figures of the original": self.compared is not None,

@@ -19,11 +19,11 @@ from markupsafe import Markup, escape
 
 from anonpipe.errors import printable
 from anonpipe.report import content
-from anonpipe.verify.words import shortened
 
 WIDTH = 340
 _LETTER = 6.2  # mean width of a letter of 11 units
-_MOST_VARIABLES = 24
+MOST_VARIABLES = 24
+_MOST_BARS = 16
 _EPOCH = date(1970, 1, 1)
 
 Place = Callable[[float], float]
@@ -51,9 +51,11 @@ def _text(x: float, y: float, content: str, anchor: str | None = None, class_: s
     return tag("text", content, x=x, y=y, text_anchor=anchor, class_=class_)
 
 
-def _fitted(content: str, width: float) -> str:
-    """The text, shortened to what `width` holds."""
-    return shortened(content, max(4, int(width / _LETTER)))
+def fitted(content: str, width: float) -> str:
+    """The text without its middle, as long as `width` holds: long names often differ at their end."""
+    most = max(4, int(width / _LETTER))
+    end = (most - 1) // 2
+    return content if len(content) <= most else f"{content[: most - end - 1]}…{content[-end:]}"
 
 
 def number(value: float | None) -> str:
@@ -76,7 +78,14 @@ def amount(value: float | None, unit: str) -> str:
     """A measured figure with its unit."""
     if unit == "share":
         return percent(value)
-    return f"{number(value)} {unit}".strip() if value is not None else "–"
+    if value is None:
+        return "–"
+    return number(value) if unit == "probability" else f"{number(value)} {unit}".strip()
+
+
+def span(low: float | None, high: float | None, unit: str) -> str:
+    """An interval with its unit."""
+    return f"{percent(low) if unit == 'share' else number(low)} to {amount(high, unit)}"
 
 
 def place_of(value: float | None, kind: str) -> str:
@@ -93,12 +102,19 @@ def bin_names(picture: content.Picture) -> list[str]:
     """What each bin or category of a picture holds, in words."""
     if picture.labels:
         return list(picture.labels)
-    names = []
+    names, half = [], _between_integers(picture)
     for low, high in pairwise(picture.edges):
-        first, last = (place_of(edge, picture.kind) for edge in (low, high))
-        outer = f"below {last}" if low is None else f"{first} and more"
+        first = place_of(None if low is None else low + half, picture.kind)
+        last = place_of(None if high is None else high - half, picture.kind)
+        outer = f"{last} and less" if half and low is None else f"below {last}" if low is None else f"{first} and more"
         names.append("all values" if low is high is None else outer if None in (low, high) else f"{first} to {last}")
     return names
+
+
+def _between_integers(picture: content.Picture) -> float:
+    """How far whole numbers are from the edges of their bins, where all of these lie midway; else 0."""
+    inner = [edge for edge in picture.edges if edge is not None]
+    return 0.5 if inner and picture.kind == "integer" and all(edge % 1 == 0.5 for edge in inner) else 0.0
 
 
 def distribution(picture: content.Picture) -> Markup:
@@ -134,8 +150,11 @@ def _bins(name: str, picture: content.Picture) -> Markup:
         tag("path", d=_steps(edges, after, x, y), class_="released"),
         tag("path", d=f"M6 {bottom}H{WIDTH - 6}", class_="axis"),
     ]
-    inner = [edge for edge in picture.edges if edge is not None]
+    half = _between_integers(picture)
+    inner = [edge + half for edge in picture.edges if edge is not None]
     marks = [inner[0], inner[len(inner) // 2], inner[-1]] if len(inner) > 4 else [inner[0], inner[-1]] if inner else []
+    if not marks:
+        parts.append(_text(WIDTH / 2, bottom + 16, "all values", "middle"))
     for at, mark in enumerate(dict.fromkeys(marks)):
         anchor = "start" if at == 0 else "end" if mark == inner[-1] else "middle"
         parts.append(tag("path", d=f"M{x(mark):.1f} {bottom}v4", class_="axis"))
@@ -157,36 +176,22 @@ def _steps(edges: Sequence[float], heights: Sequence[float], x: Place, y: Place)
 
 
 def _categories(name: str, picture: content.Picture) -> Markup:
-    largest = max([*picture.original, *picture.released, 1e-300])
-    width = _scale(0.0, largest, 0.0, 122.0)
+    known = list(zip(picture.labels, picture.original, picture.released, strict=True))
+    shown, more = known[:_MOST_BARS], len(known) - _MOST_BARS
+    largest = max([1e-300, *(share for _, *shares in shown for share in shares)])
+    width = _scale(0.0, largest, 0.0, 114.0)
     parts = []
-    for at, (label, before, after) in enumerate(zip(picture.labels, picture.original, picture.released, strict=True)):
+    for at, (label, before, after) in enumerate(shown):
         y = 4.0 + 24.0 * at
         parts += [
-            _text(104, y + 12, _fitted(label, 88), "end"),
+            _text(104, y + 12, fitted(label, 88), "end"),
             tag("rect", x=110, y=y, width=width(before), height=8, class_="original"),
             tag("rect", x=110, y=y + 9, width=width(after), height=8, class_="bar"),
             _text(116 + max(width(before), width(after)), y + 12, f"{percent(before)} → {percent(after)}"),
         ]
-    return _drawing(name, 6.0 + 24.0 * len(picture.labels), parts)
-
-
-def sizes(lines: Sequence[content.SizeLine]) -> Markup:
-    """Groups by size."""
-    labels = [" to ".join(dict.fromkeys((f"{line.smallest:,}", f"{line.largest:,}"))) for line in lines]
-    known = [line.groups for line in lines if isinstance(line.groups, int)]
-    left = 12.0 + _LETTER * max(map(len, labels), default=0)
-    width = _scale(0.0, float(max([*known, 1])), 0.0, max(20.0, WIDTH - left - 100.0))
-    parts = []
-    for at, (line, label) in enumerate(zip(lines, labels, strict=True)):
-        y, long = 4.0 + 20.0 * at, width(line.groups) if isinstance(line.groups, int) else 0.0
-        groups = f"{line.groups:,}" if isinstance(line.groups, int) else line.groups
-        parts += [
-            _text(left - 6, y + 11, label, "end"),
-            tag("rect", x=left, y=y, width=long, height=14, class_="bar"),
-            _text(left + 6 + long, y + 11, f"{groups} group{'' if line.groups == 1 else 's'}"),
-        ]
-    return _drawing("groups by size", 6.0 + 20.0 * len(lines), parts)
+    if more > 0:
+        parts.append(_text(110, 16.0 + 24.0 * len(shown), f"{more} more in numbers"))
+    return _drawing(name, 6.0 + 24.0 * (len(shown) + (more > 0)), parts)
 
 
 def changes(correlations: content.Correlations) -> list[tuple[str, str, float, float]]:
@@ -215,10 +220,11 @@ def heat_map(correlations: content.Correlations) -> Markup:
     if correlations.original is not None:
         largest = max([abs(values[r][c] or 0.0) for r in shown for c in shown if r != c], default=0.0) or 1.0
     cell = min(22.0, (WIDTH - 132.0) / max(1, len(shown)))
+    tall = max(13.0, cell)
     parts, size = [], "small" if cell < 12 else None
     for at, row in enumerate(shown):
-        y = 16.0 + cell * at
-        parts.append(_text(126, y + cell / 2 + 4, f"{_fitted(names[row], 106)} {at + 1}", "end", size))
+        y = 16.0 + tall * at
+        parts.append(_text(126, y + tall / 2 + 4, f"{fitted(names[row], 104)} {at + 1}", "end"))
         if cell >= 12 or at % 2 == 0:
             parts.append(_text(130 + cell * (at + 0.5), 11, str(at + 1), "middle", size))
         for side, column in enumerate(shown):
@@ -226,9 +232,9 @@ def heat_map(correlations: content.Correlations) -> Markup:
             if row != column and value is not None:
                 colour = "positive" if value > 0 else "negative"
                 left, wide, opacity = 130 + cell * side, cell - 1, f"{min(1.0, abs(value) / largest):.2f}"
-                square = tag("rect", x=left, y=y, width=wide, height=wide, class_=colour, fill_opacity=opacity)
+                square = tag("rect", x=left, y=y, width=wide, height=tall - 1, class_=colour, fill_opacity=opacity)
                 parts.append(square)
-    y = 16.0 + cell * len(shown) + 8
+    y = 16.0 + tall * len(shown) + 8
     for at, (value, colour) in enumerate(((-largest, "negative"), (largest, "positive"))):
         parts.append(tag("rect", x=130 + 100 * at, y=y, width=12, height=12, class_=colour))
         parts.append(_text(147 + 100 * at, y + 10, f"{value:+.2g}"))
@@ -239,12 +245,7 @@ def _strongest(values: Sequence[Sequence[float | None]]) -> list[int]:
     """The variables that are drawn, in their order: those with the largest entries."""
     largest = [max([abs(v or 0.0) for c, v in enumerate(row) if c != r], default=0.0) for r, row in enumerate(values)]
     order = sorted(range(len(values)), key=lambda at: -largest[at])
-    return sorted(order[:_MOST_VARIABLES])
-
-
-def drawn_variables(correlations: content.Correlations) -> int:
-    """How many variables the heat map shows."""
-    return min(_MOST_VARIABLES, len(correlations.names))
+    return sorted(order[:MOST_VARIABLES])
 
 
 def curve(line: content.CurveLine) -> Markup:
@@ -269,7 +270,6 @@ def curve(line: content.CurveLine) -> Markup:
         _text(36, 130, f"{min(0.0, *ys):.2g}", "end"),
         _text(40, 145, f"{min(xs):.2g}", "start"),
         _text(WIDTH - 8, 145, f"{max(xs):.3g}", "end"),
-        _text((WIDTH + 32) / 2, 145, _fitted(line.x_title, 170), "middle"),
     ]
     return _drawing(f"{line.title}: {line.y_title} by {line.x_title}", 150, parts)
 
@@ -353,8 +353,7 @@ def _axis(known: Sequence[float], near: bool) -> tuple[float, float]:
         low, high = low - 0.5 * (high - low), high + 0.5 * (high - low)
     if high <= low:
         return low, low + 1.0
-    step = 10.0 ** math.floor(math.log10(high - low))
-    step = next(part * step for part in (0.1, 0.2, 0.5, 1.0) if (high - low) / (part * step) <= 20)
+    step = 10.0 ** math.floor(math.log10((high - low) / 2))
     return math.floor(low / step) * step, math.ceil(high / step) * step
 
 
@@ -363,7 +362,7 @@ def forest(analysis: content.AnalysisPart) -> Markup:
     parts = []
     for at, coefficient in enumerate(analysis.coefficients):
         y = 14.0 + 40.0 * at
-        parts.append(_text(6, y, _fitted(coefficient.name, WIDTH - 12)))
+        parts.append(_text(6, y, fitted(coefficient.name, WIDTH - 12)))
         parts += _intervals(coefficient, y + 6)
     both = any(coefficient.original is not None for coefficient in analysis.coefficients)
     what = "original and release" if both else "the release"

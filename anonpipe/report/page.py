@@ -19,6 +19,7 @@ from anonpipe.report.content import FORMAT, Report
 from anonpipe.storage import release
 from anonpipe.storage.versions import OutputPlace
 from anonpipe.verify.catalogue import MEASURED
+from anonpipe.verify.words import figure_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,7 +31,7 @@ _GIVE = "give the report.json that a run of this version wrote"
 
 _IN_WORDS = {
     "changed_significance": "coefficients whose significance changed",
-    "changed_direction": "significant coefficients that lost it or changed direction",
+    "changed_direction": "significant coefficients that lost significance or changed direction",
     "outside": "coefficients outside the original's 95 % interval",
     "overlap": "mean overlap of the two 95 % intervals",
 }
@@ -96,5 +97,6 @@ def template(name: str) -> Template:
     )
     environment.globals["figures"] = figures
     environment.globals["counted"] = plural
-    environment.filters |= {"percent": figures.percent, "number": figures.number, "transforms": words.transforms}
+    environment.filters |= {"percent": figures.percent, "number": figures.number}
+    environment.filters |= {"transforms": words.transforms, "figure_of": figure_text}
     return environment.get_template(name)

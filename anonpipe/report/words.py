@@ -20,11 +20,9 @@ from anonpipe.methods.grouping import METHODS as CLUSTERERS
 from anonpipe.methods.masking import MASKERS
 from anonpipe.methods.synthesis import METHODS as SYNTHESIZERS
 from anonpipe.report.content import CheckLine, ColumnLine, Dial, MethodLine, Treatment, UnitsPart
-from anonpipe.report.figures import percent
+from anonpipe.verify import words as checks_in_words
 from anonpipe.verify.catalogue import GATES, Check, kind_of
 from anonpipe.verify.verdict import Verdict, reservations
-from anonpipe.verify.words import limit as limit_text
-from anonpipe.verify.words import measured as measured_text
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -76,16 +74,17 @@ def coefficient(name: str) -> str:
     return re.sub(r"\[((?:T\.)?-?\d+)\.0\]", r"[\1]", name)
 
 
-_EXPECTED = " Expected from the means and covariances that are kept; attacks that were tried are listed below."
-_HALVES = "is {} times as far from the original as its random halves are from each other."
+_EXPECTED = " Expected from the means and covariances that are kept; attacks stand under Risk."
+_HALVES = "is {} times as far from the original as random halves of it are from each other."
 _LINKS = "An attacker who has the original{less} links {} of the records."
-_MEMBERS = "Chance that a member of the table looks more like one than another person: {} (0.5 is guessing)."
-# Figures at the head of a report: check, title, the sentence of a figure, and whether it is a share
-_DIALS: tuple[tuple[str, str, str, bool], ...] = (
-    ("risk.reidentification_rate", "Re-identification", _LINKS, True),
-    ("risk.membership_auc", "Membership", _MEMBERS, False),
-    ("utility.column_shapes", "Columns", f"The worst column {_HALVES}", False),
-    ("utility.pair_shapes", "Pairs of columns", f"The worst pair of columns {_HALVES}", False),
+_MEMBERS = "An attacker picks the member of the table out of two persons with probability {} (0.5 is guessing)."
+_ENDS = {"upper": "up to ", "lower": "at least "}  # Of an interval without its estimate
+# Figures at the head of a report: check, title, and the sentence of a figure
+_DIALS = (
+    ("risk.reidentification_rate", "Re-identification", _LINKS),
+    ("risk.membership_auc", "Membership", _MEMBERS),
+    ("utility.column_shapes", "Columns", f"The worst column {_HALVES}"),
+    ("utility.pair_shapes", "Pairs of columns", f"The worst pair of columns {_HALVES}"),
 )
 
 
@@ -95,19 +94,20 @@ def dials(checks: Sequence[Check], unknown: Sequence[str] = ()) -> tuple[Dial, .
     `unknown` are columns that attacks do not take an intruder to know: those with role sensitive.
     """
     by_key, less = {check.key: check for check in checks}, f", but not {', '.join(unknown)}," if unknown else ""
-    return tuple(_dial(by_key.get(key), title, sentence, is_share, less) for key, title, sentence, is_share in _DIALS)
+    return tuple(_dial(by_key.get(key), title, sentence, less) for key, title, sentence in _DIALS)
 
 
-def _dial(check: Check | None, title: str, sentence: str, is_share: bool, less: str) -> Dial:
+def _dial(check: Check | None, title: str, sentence: str, less: str) -> Dial:
     if check is not None and check.withheld is not None:
-        outcome = f"{measured_text(check)}; {limit_text(check)}: {check.outcome.value}."
+        outcome = f"{checks_in_words.measured(check)}; {checks_in_words.limit(check)}: {check.outcome.value}."
         return Dial(key="", title=title, shown="–", sentence=outcome[:1].upper() + outcome[1:])
     if check is None or check.measured is None or not math.isfinite(check.measured):
-        why = "Not evaluated." if check is None else f"Not evaluated: {limit_text(check)}."
+        why = "Not evaluated." if check is None else f"Not evaluated: {checks_in_words.limit(check)}."
         return Dial(key="", title=title, shown="–", sentence=why)
     estimate = check.measured if check.point is None or not math.isfinite(check.point) else check.point
-    shown = percent(estimate) if is_share else f"{estimate:.3g}"
-    meaning = sentence.format(shown, less=less) + _EXPECTED * (check.about.get("end") == "expected")
+    shown, end = checks_in_words.figure_text(estimate, check.key), str(check.about.get("end"))
+    end_only = _ENDS.get(end, "") if check.point is None else ""
+    meaning = sentence.format(end_only + shown, less=less) + _EXPECTED * (end == "expected")
     numbers = {"estimate": estimate, "upper": check.high, "limit": check.limit}
     return Dial(key=check.key, title=title, outcome=check.outcome.value, shown=shown, sentence=meaning, **numbers)
 
@@ -211,7 +211,7 @@ def headline(verdict: Verdict, rows: str, checks: Sequence[CheckLine]) -> str:
         free = reservations(verdict, apart=True)
         unsure = "".join(f" {text[:1].upper()}{text[1:]}." for text in verdict.uncertain)
         missing = f" Not measured: {', '.join(verdict.unmeasured)}." if verdict.unmeasured else ""
-        return f"Released: {rows}. Nothing that was checked failed{free}.{unsure}{missing}"
+        return f"Released: {rows}. No check failed{free}.{unsure}{missing}"
     failed = sum(check.outcome == "failed" for check in checks)
     what = f"{failed} of {plural(len(checks), 'check')} failed" if failed else "a mandatory check is missing"
     return f"Nothing was released: {what}."
@@ -229,7 +229,7 @@ def kept(passed: bool, checks: Sequence[CheckLine]) -> str:
 
 
 def summary(checks: Sequence[CheckLine]) -> tuple[str, ...]:
-    """What failed, then how many passed, were not checked, and have no limit."""
+    """What failed or is missing, then how many checks passed, failed, have no limit, and were not evaluated."""
     failed = (
         f"Failed: {check.name}. Measured: {check.measured}; allowed: {check.limit}."
         for check in checks
@@ -238,7 +238,5 @@ def summary(checks: Sequence[CheckLine]) -> tuple[str, ...]:
     open_ones = (check for check in checks if check.outcome == "not checked" and check.mandatory)
     missing = (f"Missing: {check.name}, which may not be left out." for check in open_ones)
     of = Counter(check.outcome for check in checks)
-    left, unlimited = of["not checked"], of["no limit set"]
-    rest = f" {plural(left, 'check')} not carried out." if left else ""
-    rest += f" {plural(unlimited, 'figure')} measured with no limit set." if unlimited else ""
-    return (*failed, *missing, f"{of['passed']} of {plural(len(checks), 'check')} passed.{rest}")
+    counts = f"{plural(of['passed'], 'check')} passed, {of['failed']} failed, {of['no limit set']} without a limit"
+    return (*failed, *missing, counts + (f"; {of['not checked']} not evaluated." if of["not checked"] else "."))

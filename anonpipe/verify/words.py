@@ -290,21 +290,23 @@ def _row(name: str, check: Check | None) -> tuple[str, str, str, str]:
     label = str(kind.title)
     unit = kind.unit if kind.unit.startswith("×") else ""
     if check is None or check.measured is None or check.measured != check.measured:
-        return label, "not evaluated", "", "-" if check is None else _figure_text(check.limit, name)
+        return label, "not evaluated", "", "-" if check is None else figure_text(check.limit, name)
     if name in _NAMED and check.columns:
         # Estimate and upper end may be of two columns, for which there is no room here
         label = f"{label.partition(',')[0]} ({check.columns[0] if len(check.columns) == 1 else 'worst columns'})"
     estimate = check.measured if check.point is None else check.point
-    upper = "" if check.high is None else _figure_text(check.high, name)
+    upper = "" if check.high is None else figure_text(check.high, name)
     upper = "expected" if check.about.get("end") == "expected" else upper
     mark = " failed" if check.outcome is Outcome.FAILED else f" {_DOUBT}" if check.uncertain else ""
     label = label if len(label) <= _LABEL - 2 else label[: _LABEL - 4] + "…)"
-    return label, f"{_figure_text(estimate, name)} {unit}".strip(), upper, _figure_text(check.limit, name) + mark
+    return label, f"{figure_text(estimate, name)} {unit}".strip(), upper, figure_text(check.limit, name) + mark
 
 
-def _figure_text(value: float | None, name: str) -> str:
+def figure_text(value: float | None, key: str) -> str:
+    """A figure of a gate, or of its check: a share in per cent, anything else with three digits."""
     if value is None:
         return "-"
+    name = key.rpartition(".")[2]
     is_share = "auc" not in name and kind_of(name).unit in ("", "of attacks") and "risk" in MEASURED[name].needs
     if not is_share:
         return f"{value:.3g}"

@@ -6,7 +6,8 @@ and does nothing.
     python -m tests.benchmarks.report_page --modules FOLDER/node_modules --out FOLDER [REPORT.html ...]
 
 Without pages of its own it draws both versions of a made-up report with hostile names and many columns, and one of a
-failed run. Exit code 1 where a page is wider than the window, says something on the console, or asks for anything.
+failed run. Exit code 1 where a page is wider than the window, says something on the console, asks for anything, cuts
+a text off, or has its first picture below 800 px of a wide window.
 """
 
 from __future__ import annotations
@@ -44,11 +45,19 @@ const [executablePath, ...pages] = process.argv.slice(2);
       const small = await page.evaluate(() => Math.min(12, ...[...document.querySelectorAll('svg text:not(.small)')]
         .map(t => parseFloat(getComputedStyle(t).fontSize) * t.ownerSVGElement.getBoundingClientRect().width / 340)
         .filter(v => v > 0)));
+      const cut = await page.evaluate(() => [...document.querySelectorAll('svg')].flatMap(s => {
+        const box = s.getBoundingClientRect();
+        return [...s.querySelectorAll('text')].map(t => t.getBoundingClientRect())
+          .filter(r => r.width > 0 && (r.left < box.left - 2 || r.right > box.right + 2));
+      }).length);
+      const first = await page.evaluate(() => Math.min(...[...document.querySelectorAll('svg')]
+        .filter(s => !s.closest('.dials') && s.checkVisibility()).map(s => s.getBoundingClientRect().top)));
+      const high = await page.evaluate(() => document.documentElement.scrollHeight);
       const others = asked.filter(url => !url.startsWith('data:') && url !== 'file://' + path);
-      wrong += (wide > 0) + said.length + others.length + unnamed;
+      wrong += (wide > 0) + said.length + others.length + unnamed + cut + (width === 1280 && first > 800);
       console.log(`${path} ${width}px ${scheme}: overflow ${wide}, console ${said.length}, ` +
-        `requests ${others.length}, figures without a name ${unnamed}, smallest letters ${small.toFixed(1)} px ` +
-        said.join('; '));
+        `requests ${others.length}, figures without a name ${unnamed}, smallest letters ${small.toFixed(1)} px, ` +
+        `texts outside their figure ${cut}, first picture at ${first.toFixed(0)} of ${high} px ` + said.join('; '));
       const shot = path.replace(/[.]html$/, `-${width}-${scheme}.png`);
       const height = await page.evaluate(() => document.documentElement.scrollHeight);
       const clip = { x: 0, y: 0, width, height: Math.min(height, 16000) };

@@ -15,7 +15,6 @@ from anonpipe.report.content import (
     MeasureLine,
     Panel,
     Picture,
-    SizeLine,
 )
 
 
@@ -94,7 +93,7 @@ def test_a_wide_heat_map_keeps_the_strongest():
     values[3][39] = values[39][3] = 0.9
     found = Correlations(names=tuple(f"v{at}" for at in range(size)), original=None, released=values)
     drawing = figures.heat_map(found)
-    assert figures.drawn_variables(found) == 24 and ">v3 " in drawing and ">v39 " in drawing and ">v30 " not in drawing
+    assert figures.MOST_VARIABLES == 24 and ">v3 " in drawing and ">v39 " in drawing and ">v30 " not in drawing
 
 
 def test_forest_rows_have_their_own_scale_and_zero():
@@ -145,17 +144,41 @@ def test_gauges_hold_value_interval_and_baseline():
     assert left < dot < right and dot == pytest.approx((left + right) / 2, abs=0.2)
 
 
-def test_group_sizes_hide_small_numbers():
-    drawing = figures.sizes([SizeLine(smallest=5, largest=9, groups="fewer than 5")])
-    assert "5 to 9<" in drawing and ">fewer than 5 groups<" in drawing
+def test_long_names_keep_both_ends():
+    assert figures.fitted("cost of drugs (row 2)", 70) == "cost …ow 2)" and figures.fitted("age", 70) == "age"
+    assert len(figures.fitted("x" * 500, 70)) <= 70 / 6.2 + 1
 
 
-def test_group_sizes_are_read_whole_whatever_their_length():
-    lines = [SizeLine(smallest=7, largest=7, groups=1), SizeLine(smallest=1_000_000, largest=22_890_000, groups=1_200)]
-    drawing = figures.sizes(lines)
-    assert ">7<" in drawing and ">1 group<" in drawing
-    assert ">1,000,000 to 22,890,000<" in drawing and ">1,200 groups<" in drawing
-    texts = re.findall(r'<text x="([0-9.]+)" y="[0-9.]+"( text-anchor="end")?>([^<]*)<', drawing)
-    for x, ends, text in texts:
-        begin, end = (float(x) - 6.2 * len(text), float(x)) if ends else (float(x), float(x) + 6.2 * len(text))
-        assert begin >= 0 and end <= figures.WIDTH
+def test_many_categories_are_counted_beyond_the_bars():
+    shares = tuple(1 / 40 for _ in range(40))
+    labels = tuple(f"code {at}" for at in range(40))
+    kinds = {"name": "code", "kind": "categorical", "treatment": "synthetic"}
+    picture = Picture(**kinds, labels=labels, original=shares, released=shares)
+    drawn = figures.distribution(picture)
+    bars = len(widths(drawn, "bar"))
+    assert f"{40 - bars} more in numbers" in drawn and "code 15" in drawn and "code 16" not in drawn
+    few = picture.model_copy(update={"labels": labels[:bars], "original": shares[:bars], "released": shares[:bars]})
+    assert "more in numbers" not in figures.distribution(few)
+
+
+@pytest.mark.parametrize("kind, names", [("integer", ["1 and less", "2 to 4", "5 and more"]), ("continuous", None)])
+def test_bins_of_whole_numbers_are_named_by_them(kind, names):
+    shares = (0.25, 0.5, 0.25)
+    edges = (None, 1.5, 4.5, None)
+    picture = Picture(name="n", kind=kind, treatment="synthetic", edges=edges, original=shares, released=shares)
+    assert figures.bin_names(picture) == (names or ["below 1.5", "1.5 to 4.5", "4.5 and more"])
+    assert (">2</text>" in figures.distribution(picture)) == (kind == "integer")
+
+
+def test_names_and_figures_stay_inside_drawings():
+    whole = Picture(
+        name="x", kind="categorical", treatment="synthetic", labels=("w" * 99,), original=(1,), released=(1,)
+    )
+    drawn = figures.distribution(whole)
+    ((at, text),) = re.findall(r'<text x="([0-9.]+)" y="[0-9.]+">([^<]*%)</text>', drawn)
+    assert float(at) + 6.2 * len(text) <= figures.WIDTH + 6.2
+
+
+def test_intervals_name_their_unit_once():
+    assert figures.span(0.1, 0.25, "share") == "10.0 % to 25.0 %" and figures.span(1, 2, "sd") == "1 to 2 sd"
+    assert figures.amount(0.5, "probability") == "0.5" and figures.amount(None, "sd") == "–"

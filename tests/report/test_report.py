@@ -244,7 +244,7 @@ def test_what_is_promised_fits_the_method():
     assert "There are no groups." in render(no_sizes) and "There are no groups." not in render(grouped)
     few = told.model_copy(update={"group_sizes": (SizeLine(smallest=762, largest=2289, groups="fewer than 5"),)})
     page = render(few)
-    assert "fewer than 5 groups" in page and "762 to 2,289" in page and "ranges hold at least" not in page
+    assert "762 to 2,289</th><td>fewer than 5<" in page and "ranges hold at least" not in page
 
 
 def test_gates_carry_measured_value_limit_and_bytes(reports):
@@ -464,3 +464,20 @@ def test_a_releasable_report_refuses_other_columns_and_overlaps(reports, field):
         content["analyses"][0]["shares"] = (("overlap", 0.6),)
     with pytest.raises(ValidationError, match=r"overlap of intervals|not released"):
         Report.model_validate(content)
+
+
+@pytest.mark.parametrize("name, said", [("internal", "INTERNAL: do not pass on"), ("external", "For recipients")])
+def test_every_printed_page_names_its_audience(reports, name, said):
+    (margin,) = re.findall(r'@page \{ @top-left \{ content: "([^"]*)"', render(reports[name]))
+    assert margin.startswith(said)
+
+
+def test_group_sizes_are_whole_and_small_numbers_text(reports):
+    sizes = (
+        SizeLine(smallest=7, largest=7, groups=1),
+        SizeLine(smallest=1_000_000, largest=22_890_000, groups=1_200),
+        SizeLine(smallest=5, largest=9, groups="fewer than 5"),
+    )
+    page = render(reports["internal"].model_copy(update={"group_sizes": sizes}))
+    rows = re.findall(r'<th scope="row">([0-9,to ]+)</th><td>([^<]*)</td></tr>', page.partition('id="groups"')[2])
+    assert rows[:3] == [("7", "1"), ("1,000,000 to 22,890,000", "1,200"), ("5 to 9", "fewer than 5")]
