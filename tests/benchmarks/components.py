@@ -92,8 +92,10 @@ def released(table: pd.DataFrame, components: str, folder: Path) -> tuple[pd.Dat
     (folder / "job.yaml").write_bytes(made.stdout)
     chosen = [] if components == "default" else ["--set", f"mask.components={components}"]
     given, begun = ["--set", 'repeat.allow="benchmark"', *chosen], time.perf_counter()
-    run = subprocess.run([*tool, "run", folder / "job.yaml", *given], capture_output=True)
+    run = subprocess.run([*tool, "run", folder / "job.yaml", *given], capture_output=True, text=True)
     seconds = time.perf_counter() - begun
+    if run.returncode:
+        print(run.stdout, run.stderr, sep="\n", file=sys.stderr)
     return None if run.returncode else pd.read_parquet(output / "release"), seconds
 
 
