@@ -582,6 +582,26 @@ def test_a_lookup_of_units_keeps_codes_that_few_rows_have(tmp_path):
     assert (released["code"].str[1:].astype(int) % 4 == released["region"].str[1:].astype(int)).all()
 
 
+def test_pairs_of_units_are_those_of_k_units(tmp_path):
+    """Each code has about four rows of men, of as many units; one unit has 60 rows, and alone a code as a man."""
+    rng = np.random.default_rng(3)
+    unit, code, male = np.sort(rng.integers(0, 1200, 2400)), rng.integers(0, 30, 2400), rng.random(2400) < 0.2
+    unit[:60], code[:60], male[:60] = 0, 30, True
+    code[60:100], male[60:100] = 30, False
+    table = {"unit": unit, "code": [f"c{at}" for at in code], "sex": np.where(male, "m", "f").tolist()}
+    columns = {"unit": {"role": "unit"}} | columns_of(code="categorical", sex="binary", x="continuous")
+    table = pa.table({**table, "x": rng.normal(size=2400)})
+    job = job_of(tmp_path, table, columns, ["pairs(code, sex)"])
+    assert small.run(job).version
+    released = small.released(job).to_pandas()
+    assert ("c30", "m") not in set(zip(released["code"], released["sex"], strict=True))
+    assert released.groupby("code")["sex"].nunique().drop("c30").min() == 2
+    few = {**columns, "code": {"kind": "categorical"}, "x": {"kind": "categorical"}}
+    table = table.set_column(3, "x", pa.array([f"x{at % 400}" for at in range(2400)]))
+    with pytest.raises(InputError, match="'pairs\\(code, x\\)': no combination has k=5 records"):
+        small.run(job_of(tmp_path, table, few, ["pairs(code, x)"]))
+
+
 def test_a_lookup_and_pairs_give_away_no_rare_combination(tmp_path):
     """A county and a diagnosis of two persons: neither they nor the region, sex, rate or day behind them come out."""
     rng = np.random.default_rng(5)

@@ -138,6 +138,11 @@ def check_counts(rules: Sequence[Rule], counts: RuleCounts, k: int) -> None:
                 f"rule {rule.text!r}: fewer than k={k} rows of the input meet its condition; check how its values are "
                 "spelled, or remove it: recipients see the rule, which must not describe single persons"
             )
+        elif rule.kind == "pairs" and not counts.pairs[at].are_of(k).any():
+            problems.append(
+                f"rule {rule.text!r}: no combination has k={k} records (or units), so that none may come out; join "
+                "categories of either column, or remove the rule"
+            )
     if problems:
         raise InputError("\n".join(problems))
 
