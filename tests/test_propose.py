@@ -1222,6 +1222,37 @@ def test_postal_codes_as_numbers_are_left_out(name: str) -> None:
     assert (regions.kind, regions.role) == (Kind.CATEGORICAL, Role.MASKED)
 
 
+SHARES = np.random.default_rng(40).dirichlet(np.full(40, 2.0))  # Of forty sites, as unlike as trials have them
+
+
+@pytest.mark.parametrize("name", ["site", "hospital_id", "StudySite", "birth country", "Diagnose_Code", "Product no"])
+def test_numbers_of_places_and_things_are_categories(name: str) -> None:
+    codes = 101 + np.random.default_rng(1).choice(40, 4000, p=SHARES)
+    found = guess(look_at(pa.table({name: codes, "x": np.arange(4000) / 7})))[name]
+    assert (found.kind, found.role) == (Kind.CATEGORICAL, Role.MASKED) and "by its name codes" in found.reason
+    many = np.random.default_rng(1).integers(0, 900, 4000)
+    found = guess(look_at(pa.table({"ward": many, "x": np.arange(4000) / 7})))["ward"]
+    assert found.role is Role.DROPPED and "too many" in found.reason
+
+
+def test_numbers_unlike_their_neighbours_are_asked_about() -> None:
+    rng, rows = np.random.default_rng(2), 4000
+    quantities = {
+        "age": rng.integers(18, 90, rows),
+        "year": 1990 + rng.binomial(30, 0.6, rows),
+        "visits in hospital": rng.poisson(6, rows),
+        "score": rng.binomial(40, 0.4, rows),
+        "region_km": rng.integers(1, 60, rows),
+        "hospital days": np.minimum(rng.geometric(0.1, rows), 60),
+        "minutes": np.where(rng.random(rows) < 0.6, 5 * rng.integers(2, 12, rows), rng.integers(10, 60, rows)),
+        "pressure": rng.normal(120, 12, rows).astype(int),
+    }
+    table = pa.table({**quantities, "zz": 101 + rng.choice(40, rows, p=SHARES), "x": rng.normal(size=rows)})
+    found = guess(look_at(table))
+    assert {name for name in found if found[name].kind is Kind.INTEGER} == {*quantities, "zz"}
+    assert [name for name in found if "as codes do" in found[name].reason] == ["zz"]
+
+
 @pytest.mark.parametrize(
     ("least", "most", "asked"), [(10**8, 10**9, True), (10**8, 2 * 10**9, False), (0, 10**5, False)]
 )

@@ -30,6 +30,7 @@ from anonpipe.propose.names import (
     best_of,
     has_word,
     holds_person_names,
+    names_code,
     names_count,
     names_one_person,
     names_one_unit,
@@ -413,12 +414,34 @@ def _without_persons(look: Look, kind: Kind) -> Guess:
         return Guess(kind, Role.DROPPED, REASONS["postal"])
     if look.numbers is None and _too_many(look):
         return Guess(kind, Role.DROPPED, "too many different texts for categories; if it matters, classify it first")
+    if look.whole and names_code(look.name) and look.distinct > FEW_CODES:
+        few = Role.MASKED, REASONS["code"]
+        return Guess(kind, *((Role.DROPPED, REASONS["many codes"]) if _too_many(look) else few))
     if kind is Kind.CATEGORICAL and look.numbers is not None:
         return Guess(kind, Role.MASKED, "few whole numbers, taken for codes; if they are counts, write kind: integer")
     if kind is Kind.INTEGER and look.distinct <= FEW_CODES:
         return Guess(kind, Role.MASKED, "few whole numbers that look like counts; for codes write kind: categorical")
+    if kind is Kind.INTEGER and _uneven(look):
+        return Guess(kind, Role.MASKED, REASONS["uneven"])
     digits = _equal_digits(look) if kind is Kind.INTEGER else 0
     return Guess(kind, Role.MASKED, REASONS["same_length"].format(digits=digits) if digits >= MANY_DIGITS else "")
+
+
+UNEVEN, APART = 8.0, 0.2  # How far from the mean of its neighbours' rows: in variances, and as a share of the larger
+
+
+def _uneven(look: Look) -> bool:
+    """Whether shares of neighbouring whole numbers differ much, away from multiples of five, to which many round."""
+    values = look.values[~np.isnan(look.values)].astype(np.int64)
+    if _too_many(look) or not len(values) or np.ptp(values) >= 2 * look.distinct:
+        return False
+    numbers, rows = np.arange(values.min() + 1, values.max()), np.bincount(values - values.min()).astype(np.float64)
+    beside, own = (rows[:-2] + rows[2:]) / 2.0, rows[1:-1]
+    asked = np.isin(numbers % 5, (2, 3)) & (own > 0)
+    off, beside, own = np.abs(own - beside)[asked], beside[asked], own[asked]
+    if len(own) < FEW_CODES / 2 or np.median(off**2 / (own + beside / 2.0)) < UNEVEN:
+        return False
+    return bool(np.median(off / np.maximum(own, beside)) >= APART)
 
 
 def _equal_digits(look: Look) -> int:
@@ -438,7 +461,8 @@ def _kind(look: Look) -> Kind:
         return Kind.DATE
     if look.distinct == 2 or pa.types.is_boolean(look.type):
         return Kind.BINARY
-    if look.numbers is None or (look.whole and look.distinct <= FEW_CODES and not _counts(look)):
+    few = (look.distinct <= FEW_CODES and not _counts(look)) or (names_code(look.name) and not _too_many(look))
+    if look.numbers is None or (look.whole and few):
         return Kind.ORDINAL if look.ordered else Kind.CATEGORICAL
     return Kind.INTEGER if look.whole else Kind.CONTINUOUS
 
@@ -467,6 +491,8 @@ def _identifying(look: Look) -> str:
     if look.date or (look.numbers is not None and not look.whole):
         return ""
     unique = look.distinct == look.filled
+    if look.whole and names_code(look.name) and look.filled > MOST_ROWS * look.distinct:
+        return ""
     named = names_unit(look.name) or (look.numbers is None and names_one_unit(look.name))
     if named and (unique or look.distinct > ENOUGH_ROWS):
         return "its name says so" if unique else REASONS["repeating"]

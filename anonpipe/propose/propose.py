@@ -49,7 +49,7 @@ from anonpipe.propose.guesses import (
     time_asked,
 )
 from anonpipe.propose.method_choice import TIME_OF_FEW, MethodChoice, choose_method, propose_design
-from anonpipe.propose.names import REASONS, codes_for_unknown, quoted
+from anonpipe.propose.names import REASONS, codes_for_unknown, names_code, quoted
 from anonpipe.propose.profile import MANY_CATEGORIES, Look, look_at, sample_of
 from anonpipe.propose.rules import amounts, computed_rules, propose_rules
 from anonpipe.source import NO_CSV, FoundFormat, Source, found_format, opened
@@ -229,6 +229,8 @@ def _as_amount(look: Look, guessed: Guess) -> Guess:
     """Few whole numbers as amounts: as categories of a table with few records they would disclose membership."""
     small = look.numbers is not None and look.whole and float(np.nanmax(np.abs(look.numbers))) < EXACT
     if guessed.kind is not Kind.CATEGORICAL or not guessed.role.synthesized or not small or guessed.kind_is_known:
+        return guessed
+    if names_code(look.name):
         return guessed
     return replace(guessed, kind=Kind.INTEGER, reason=REASONS["amount"])
 
