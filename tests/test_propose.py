@@ -1470,3 +1470,33 @@ def test_times_of_day_and_durations_are_released_as_numbers(type_, advice):
     values = pa.array([b"a", b"b"] * 30, type_) if pa.types.is_binary(type_) else pa.array(range(60), type_)
     reasons = {name: each.reason for name, each in guess(look_at(pa.table({"odd": values}))).items()}
     assert reasons["odd"] == "values of this type cannot be released" + advice
+
+
+@pytest.mark.parametrize(("days", "gap"), [(False, 0.0), (True, 0.0), (True, 1.0)])
+def test_rows_that_begin_where_the_row_before_ends_are_told(tmp_path: Path, days: bool, gap: float) -> None:
+    rng, person = np.random.default_rng(3), np.repeat(np.arange(400), 4)
+    lengths = rng.integers(20, 400, 1600)
+    sums = pd.Series(lengths + int(gap)).groupby(person).cumsum() + rng.integers(0, 5000, 400)[person]
+    stop = sums.to_numpy() - int(gap)
+    values = {"start": stop - lengths, "stop": stop, "other": stop - lengths + rng.integers(1, 300, 1600)}
+    if days:
+        values = {name: pa.array(each, pa.int32()).cast(pa.date32()) for name, each in values.items()}
+    shuffled = pa.table({"person_id": person, "age": rng.integers(20, 90, 400)[person], **values})
+    shuffled = shuffled.take(rng.permutation(1600))
+    text = " ".join(proposal(tmp_path, shuffled).replace("\n  #", "").split())
+    after = " the day after" if gap else ""
+    told = f'100 % of the later rows of a "person_id" begin (in "start"){after} where the row before ends (in "stop")'
+    assert told in text and text.count("later rows of a") == 1
+    table = shuffled.sort_by([("person_id", "ascending"), ("start", "ascending")])
+    loose = table.set_column(3, "stop", table["other"]).rename_columns([*table.column_names[:4], "further"])
+    assert "later rows of a" not in proposal(tmp_path / "loose", loose)
+
+
+def test_a_column_of_nearly_all_units_gets_no_level(tmp_path: Path) -> None:
+    rng, person = np.random.default_rng(4), np.repeat(np.arange(400), 3)
+    table = {"person_id": person, "sex": rng.integers(0, 2, 400)[person], "area": rng.integers(0, 6, 400)[person]}
+    table |= {"wage": rng.normal(size=1200)}
+    table["area"][[0, 30]] = (table["area"][[0, 30]] + 1) % 6  # two units moved
+    columns = yaml.safe_load(text := proposal(tmp_path, pa.table(table)))["columns"]
+    assert "level" in columns["sex"] and "level" not in columns["area"]
+    assert "nearly all units of the sample have one value" in text

@@ -542,6 +542,30 @@ def time_asked(looks: Sequence[Look], guesses: Mapping[str, Guess], orders: Sequ
     return [REASONS["time"].format(first=ordered[0][0], last=ordered[0][-1], state=state)]
 
 
+_JOINED, _JOINED_BY_CHANCE = 0.5, 0.1  # Shares of rows that begin where the row before ends, from which, up to which
+
+
+def intervals_asked(looks: Sequence[Look], guesses: Mapping[str, Guess], unit: Look) -> list[str]:
+    """A remark where rows of a unit begin at the end of the row before, of which masks would know nothing."""
+    able = [look for look in looks if guesses[look.name].role.synthesized and look.numbers is not None]
+    for begin in able:
+        order = np.lexsort((begin.values, unit.codes))
+        at, before = (order[1:], order[:-1])
+        later = (unit.codes[at] == unit.codes[before]) & (begin.values[at] > begin.values[before])
+        at, before = at[later], before[later]
+        if len(at) < max(FEWEST, _JOINED * (unit.filled - unit.distinct)):
+            continue
+        for end in (look for look in able if look is not begin and look.date == begin.date):
+            gaps = begin.values[at] - end.values[before]
+            for gap in (0.0, 1.0) if begin.date else (0.0,):
+                by_chance = begin.values[at] - np.roll(end.values[before], len(at) // 2) == gap
+                if (share := np.mean(gaps == gap)) >= _JOINED and by_chance.mean() <= _JOINED_BY_CHANCE:
+                    names = {"begin": quoted(begin.name), "end": quoted(end.name), "unit": quoted(unit.name)}
+                    after = " the day after" if gap else ""
+                    return [REASONS["intervals"].format(share=f"{100 * share:.0f}", after=after, **names)]
+    return []
+
+
 # Of a column whose name may be that of a body weight the values that are kilograms or pounds
 _BODY = (30.0, 260.0)  # Between which the median lies,
 _BODY_MOST = 800.0  # and what the largest is no more than;
