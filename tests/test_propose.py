@@ -959,7 +959,8 @@ def test_any_column_name_comes_back_from_the_yaml(tmp_path: Path, name: str) -> 
     (tmp_path / "job.yaml").write_text(proposal(tmp_path, {name: value, "twice": 2 * value}, "o: u # t"))
     job = load_job(tmp_path / "job.yaml")
     assert list(job.columns) == [name, "twice"]
-    assert [column.role for column in job.columns.values()] == [Role.MASKED, Role.DROPPED]
+    ruled = Role.DROPPED if "\n" in name else Role.DERIVED  # a rule names no column of two lines
+    assert [column.role for column in job.columns.values()] == [Role.MASKED, ruled]
     assert job.output == "o: u # t"
 
 
@@ -1500,3 +1501,23 @@ def test_a_column_of_nearly_all_units_gets_no_level(tmp_path: Path) -> None:
     columns = yaml.safe_load(text := proposal(tmp_path, pa.table(table)))["columns"]
     assert "level" in columns["sex"] and "level" not in columns["area"]
     assert "nearly all units of the sample have one value" in text
+
+
+def test_a_multiple_of_another_column_is_kept_by_a_rule(tmp_path: Path) -> None:
+    rng, rows = np.random.default_rng(5), 600
+    usd, celsius = rng.gamma(2, 500, rows).round(2), rng.normal(37, 0.6, rows).round(1)
+    days, age = rng.integers(1, 4000, rows), rng.integers(18, 90, rows)
+    table = {"age": age, "usd": usd, "eur": 1.1 * usd, "chf": (0.93 * usd).round(2), "celsius": celsius}
+    table |= {"fahrenheit": (32 + 1.8 * celsius).round(2), "days": days, "months": days / 30.4375, "same": age}
+    table |= {"noisy": (2 * usd + rng.normal(0, 0.5, rows)).round(2), "x": rng.normal(size=rows)}
+    text = proposal(tmp_path, table)
+    job = yaml.safe_load(text)
+    rules = ["eur = 1.1 * usd", "chf = 0.93 * usd", "fahrenheit = 1.8 * celsius + 32", "months = days / 30.4375"]
+    assert sorted(job["rules"]) == sorted(rules)
+    roles = {name: column["role"] for name, column in job["columns"].items()}
+    assert {name for name, role in roles.items() if role == "dropped"} == {"same", "noisy"}
+    assert not any(name in job["analyses"][0]["formula"] for name in ("eur", "chf", "fahrenheit", "months"))
+    release = anonymize(pa.table(table), {key: job[key] for key in ("columns", "rules")} | {"k": 5}).table
+    released = pa.table(release).to_pandas() if not isinstance(release, pd.DataFrame) else release
+    assert np.allclose(released["eur"], 1.1 * released["usd"]) and len(released) > 500
+    assert (np.abs(released["chf"] - 0.93 * released["usd"]) < 0.00501).all()

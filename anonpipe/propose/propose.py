@@ -52,7 +52,7 @@ from anonpipe.propose.guesses import (
 from anonpipe.propose.method_choice import TIME_OF_FEW, MethodChoice, choose_method, propose_design
 from anonpipe.propose.names import REASONS, codes_for_unknown, names_code, quoted
 from anonpipe.propose.profile import MANY_CATEGORIES, Look, look_at, sample_of
-from anonpipe.propose.rules import amounts, computed_rules, propose_rules
+from anonpipe.propose.rules import amounts, computed_rules, kept_copies, propose_rules
 from anonpipe.source import NO_CSV, FoundFormat, Source, found_format, opened
 from anonpipe.types import FloatArray
 
@@ -106,6 +106,7 @@ def propose_job(
     text = None if unit is None or order else method_choice.order_of_rows(looks, guesses, unit, texts=True)
     if order is not None and guesses[order].kind.coded:
         guesses[order] = replace(guesses[order], kind=Kind.INTEGER, reason="orders the rows of a unit")
+    guesses |= (copies := kept_copies(looks, guesses))
     kept = [look for look in looks if guesses[look.name].role.released]
     constant, nearly = ([], []) if unit is None else _constant(kept, unit)
     guesses |= {name: guesses[name].noted(REASONS["nearly_constant"]) for name in nearly}
@@ -128,7 +129,8 @@ def propose_job(
     asked += [] if unit is None else intervals_asked(looks, guesses, unit)
     guesses |= {name: _by_answer(guesses[name]) for name in written.open}
     # of rows of persons it would not hold where these come out whole
-    usual = default_regression(looks, guesses) if needs is None and unit is None else None
+    own = [look for look in looks if look.name not in copies]
+    usual = default_regression(own, guesses) if needs is None and unit is None else None
     shown = {"rules": rules, "asked": asked, "taken": taken, "usual": usual, "design": design}
     return _write(guesses, needs, chosen, rows, written, input=source_url, output=output, k=k, **shown)
 

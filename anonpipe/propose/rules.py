@@ -24,7 +24,7 @@ _CHANCE = -16.0  # Logarithm of the probability below which no rule is a coincid
 _NEARLY = 0.99  # Share of rows from which on a rule that some rows break is worth a comment
 _MOST_NUMBERS, _MOST_PROPOSED = 60, 40
 _MULTIPLES = (1.0, 2.0, 3.0, 4.0, 5.0, 10.0, 100.0, 1000.0)
-_RELATIVE = 1e-7
+_RELATIVE, _EXACT = 1e-7, 1e-9
 _PART, _QUESTIONS = 0.9, 5  # Rank correlation from which on a part and its total are asked for; most such questions
 _POWERS = (0, 2, 3, 4, 5)  # Of ten, that a ratio is given in
 _FEW = 48  # Rows of the first look at products and ratios, of which there are many
@@ -35,6 +35,7 @@ _FILLED = ", not where one is null or the divisor is 0: there the result must be
 _LACKING = "; the result is null in other rows, too (as below 0): there it must have a value"
 _DAYS = (1.0, 7.0, 30.4375, 365.25)  # Of units of time
 _ENDED, _BEYOND = 0.05, 0.02  # Shares of rows that end at a closing date, and that would end after it by chance
+_DIGITS = 6  # Of the number that a multiple is of
 _RESULTS = ("total", "sum", "all", "growth", "change", "diff", "difference", "net", "gain", "overall")
 
 
@@ -56,7 +57,23 @@ def computed_rules(
     released, columns, masked = _columns(looks, guesses, order)
     few = [look.name for look in released if columns[look.name].kind is Kind.CATEGORICAL and look.whole]
     columns |= {name: columns[name].model_copy(update={"kind": Kind.INTEGER}) for name in masked.intersection(few)}
-    return [*_linear(released, columns, masked, constant), *_products(released, columns, masked)]
+    lines = _multiples(released, columns, masked, constant)
+    return [*lines, *_linear(released, columns, masked, constant), *_products(released, columns, masked)]
+
+
+def kept_copies(looks: Sequence[Look], guesses: Mapping[str, Guess]) -> dict[str, Guess]:
+    """Linear copies that were left out, where a rule computes them from a released column: as masked."""
+    released = [look for look in looks if guesses[look.name].role.released and not look.date]
+    sources, found = {REASONS["copy"].format(one=quoted(look.name)): look for look in released}, {}
+    for look in looks:
+        copy, one = guesses[look.name], sources.get(guesses[look.name].reason)
+        if one is not None:
+            given = {look.name: copy, one.name: guesses[one.name]}
+            columns = {name: Column(kind=each.kind, step=each.step) for name, each in given.items()}
+            text = _line_text(one, look, columns[look.name].resolution or 0.0)
+            if text and _fitting(Proposed(text, 1.0, True), [], columns):
+                found[look.name] = replace(copy, role=Role.MASKED, reason="")
+    return found
 
 
 def amounts(computed: Sequence[Proposed], guesses: Mapping[str, Guess]) -> dict[str, Guess]:
@@ -152,6 +169,48 @@ def _linear(
                 found += fits
                 break
     return found
+
+
+def _multiples(
+    looks: Sequence[Look], columns: Mapping[str, Column], masked: set[str], constant: Collection[str]
+) -> Iterator[Proposed]:
+    """Columns that are a multiple of another one, to their step, or that and a constant."""
+    numbers, done = [look for look in _numbers(looks, columns) if not look.date], set[str]()
+    near = np.abs(_rank_correlations([np.nan_to_num(look.values[:_THIN]) for look in numbers])) >= _PART
+    for by, at in np.argwhere(near).tolist() if len(numbers) > 1 else ():
+        one, other = numbers[by], numbers[at]
+        fixed = other.name in constant and one.name not in constant
+        if one is other or fixed or other.name not in masked - done or one.name in done:
+            continue
+        if text := _line_text(one, other, columns[other.name].resolution or 0.0):
+            done.add(other.name)
+            yield Proposed(text, 1.0, True)
+
+
+def _line_text(one: Look, other: Look, step: float) -> str:
+    """The rule by which one column gives another one in all rows, with numbers of few digits; empty for none."""
+    known = ~np.isnan(one.values) & ~np.isnan(other.values)
+    x, y = one.values[known], other.values[known]
+    if np.isnan(one.values).tolist() != np.isnan(other.values).tolist() or len(x) < _ENOUGH:
+        return ""
+    low, high = int(x.argmin()), int(x.argmax())
+    if x[low] == x[high] or y[low] == y[high]:
+        return ""
+    slope = (y[high] - y[low]) / (x[high] - x[low])
+    if np.abs(y - y[low] - slope * (x - x[low])).max() > 2 * step + _RELATIVE * np.ptp(y):  # as most pairs
+        return ""
+    slope = float(np.cov(x, y)[0, 1] / x.var(ddof=1))
+    for digits, by, places in product(range(1, _DIGITS + 1), ("*", "/"), range(4)):
+        times = float(f"{slope if by == '*' else 1.0 / slope:.{digits}g}")
+        value = times * x if by == "*" else x / times
+        constant = round(float(np.mean(y - value)), places)
+        if (np.abs(value + constant - y) <= step / 2 + _EXACT * (np.abs(value) + np.abs(y))).all():
+            if times == 1.0 and not constant:
+                return ""
+            part = f"{times:.10g} * {_name(one.name)}" if by == "*" else f"{_name(one.name)} / {times:.10g}"
+            more = f" {'-' if constant < 0 else '+'} {abs(constant):g}" if constant else ""
+            return f"{_name(other.name)} = {part}{more}"
+    return ""
 
 
 def _triples(numbers: Sequence[Look]) -> Iterator[tuple[tuple[str, ...], tuple[float, ...], float]]:
