@@ -582,6 +582,34 @@ def test_a_lookup_of_units_keeps_codes_that_few_rows_have(tmp_path):
     assert (released["code"].str[1:].astype(int) % 4 == released["region"].str[1:].astype(int)).all()
 
 
+@pytest.mark.parametrize(
+    ("rule", "told"),
+    [
+        ("begin <= end", "rule 'begin <= end' does not hold in 30 rows of the input"),
+        (
+            "begin <= late",
+            "30 rows with 'late' and none of its operands; write 'late >= begin', which computes 'begin'",
+        ),
+        ("code -> ward", "rule 'code -> ward' does not hold in"),
+        ("if code == 'zz' then end > 0", "rule \"if code == 'zz' then end > 0\": fewer than k=5 rows"),
+    ],
+)
+def test_a_rule_of_whole_units_is_told_of_once(tmp_path, rule, told):
+    rng, unit = np.random.default_rng(6), np.repeat(np.arange(150), 3)
+    begin = rng.integers(1, 50, 450)
+    table = {"unit": unit, "turn": np.tile([1, 2, 3], 150), "end": np.where(np.arange(450) % 15 == 0, 0, begin + 5)}
+    late = "late" in rule
+    table |= {"begin": pa.array(begin, mask=(np.arange(450) % 15 == 0) & late), "late": begin + 5}
+    table |= {name: [f"{name}{at}" for at in rng.integers(0, 4, 450)] for name in ("code", "ward")}
+    kinds = dict.fromkeys(("turn", "begin", "end", "late"), "integer") | {"code": "categorical", "ward": "categorical"}
+    columns, whole = {"unit": {"role": "unit"}} | columns_of(**kinds), {"unit": "pseudonym", "order": "turn"}
+    given = job_of(tmp_path, pa.table(table), columns, [rule], release=whole)
+    for run in (small.run, preview):
+        with pytest.raises(InputError) as caught:
+            run(given)
+        assert told in str(caught.value) and str(caught.value).count("rule ") == 1 and "(row" not in str(caught.value)
+
+
 def test_pairs_of_units_are_those_of_k_units(tmp_path):
     """Each code has about four rows of men, of as many units; one unit has 60 rows, and alone a code as a man."""
     rng = np.random.default_rng(3)

@@ -54,6 +54,11 @@ def row_name(name: str, at: int) -> str:
     return f"{name} (row {at})"
 
 
+def name_of_rows(name: str) -> str:
+    """The column that lies side by side, of one of these; else the same."""
+    return re.sub(r" \(row \d+\)$", "", name)
+
+
 def levels_of(job: Job) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Released columns with one value in a unit, and the others."""
     of_unit = tuple(name for name, column in job.released.items() if column.level == "unit")
