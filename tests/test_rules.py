@@ -205,6 +205,20 @@ def test_a_survival_time_keeps_its_role_where_a_rule_derives_it():
 
 
 @pytest.mark.parametrize(
+    "rule", ["2nd -> word", "pairs(word, 2nd)", "if 2nd == 'x' then a == 0", "a = 3 y + b", "a <= class"]
+)
+def test_columns_that_are_no_words_are_said_to_need_backticks(rule):
+    columns = NUMBERS | columns_of(**{"2nd": "categorical", "3 y": "integer", "class": "integer", "in": "integer"})
+    columns = {name: Column(**given) for name, given in columns.items()}
+    odd = next(name for name in ("2nd", "3 y", "class") if name in rule)
+    with pytest.raises(ValueError, match=re.escape(f"rule {rule!r}: write `{odd}` in backticks")):
+        parse_rules([rule], columns)
+    assert parse_rules([rule.replace(odd, f"`{odd}`")], columns)
+    with pytest.raises(ValueError, match="cannot be read"):  # a word of rules, not a column
+        parse_rules(["if a in then b == 0"], columns)
+
+
+@pytest.mark.parametrize(
     "changes",
     [
         {"mask": {"method": "generalize"}},

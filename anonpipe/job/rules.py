@@ -10,6 +10,7 @@ from dataclasses import replace
 from datetime import date
 from difflib import get_close_matches
 from graphlib import CycleError, TopologicalSorter
+from keyword import iskeyword
 from typing import TYPE_CHECKING, Any
 
 from anonpipe.columns import Column, Comparison, Kind, Role, Rule, RuleFactor, Scalar
@@ -30,6 +31,7 @@ FORMS = (
 _QUOTED = re.compile(r"""'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*"|`[^`\n]+`""")
 _DATE_NAME = "the date "  # How the name begins that `_sum_tree` gives a date
 _NULL = re.compile(r"(.*\S)\s+is\s+(not\s+)?null")
+KEYWORDS = ("if", "then", "and", "or", "not", "in", "is", "null")
 _OPERATORS = {
     ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.In: "in",
     ast.NotIn: "not in",
@@ -167,8 +169,17 @@ def _read(text: str, columns: Mapping[str, Column]) -> list[Rule]:
             _CHECKS[rule.kind](rule, columns)
         rules = [_with_grid(each, columns) if each.gap else each for each in rules]
     except ValueError as error:
-        raise ValueError(f"rule {text!r}: {error}") from None
+        raise ValueError(f"rule {text!r}: {_without_backticks(text, columns) or error}") from None
     return rules
+
+
+def _without_backticks(text: str, columns: Mapping[str, Column]) -> str:
+    """What to write where a rule that cannot be read names a column that is no word; empty for none."""
+    bare = _QUOTED.sub(" ", text)
+    odd = [name for name in columns if (iskeyword(name) or not name.isidentifier()) and name not in KEYWORDS]
+    odd = [name for name in odd if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", bare) and not name.isdigit()]
+    name = max(odd, key=len, default="")
+    return f"write `{name}` in backticks: the column is no plain word" if name else ""
 
 
 def _tree(code: str) -> ast.expr:
