@@ -1521,3 +1521,20 @@ def test_a_multiple_of_another_column_is_kept_by_a_rule(tmp_path: Path) -> None:
     released = pa.table(release).to_pandas() if not isinstance(release, pd.DataFrame) else release
     assert np.allclose(released["eur"], 1.1 * released["usd"]) and len(released) > 500
     assert (np.abs(released["chf"] - 0.93 * released["usd"]) < 0.00501).all()
+
+
+def test_orders_and_zeros_of_chance_are_no_comments(tmp_path: Path) -> None:
+    """Sixty counts of like names, three orders of which a few rows break, and zeros below an age."""
+    rng, rows = np.random.default_rng(7), 3000
+    table: dict[str, Any] = {f"n{at}": rng.poisson(np.exp(rng.uniform(-1, 2)), rows) for at in range(40)}
+    factor = rng.normal(size=rows)
+    for at in range(20):
+        close = factor + rng.normal(0, 0.4, rows)
+        table[f"amount{at}"] = np.where(close > np.quantile(close, rng.uniform(0.5, 0.95)), np.exp(close).round(2), 0.0)
+    chance = proposal(tmp_path, table)
+    assert "holds in 9" not in chance and chance.count("all sampled rows in which") <= 5
+    first, age = rng.gamma(3, 5, rows).round(1), rng.integers(0, 95, rows)
+    last = np.where(rng.random(rows) < 0.996, first + rng.gamma(2, 3, rows), first - 1.0).round(1)
+    true = {"dose first": first, "dose last": last, "age": age, "births": rng.poisson(1.0, rows) * (age > 16)}
+    told = proposal(tmp_path / "true", true)
+    assert "holds in 99." in told and "births == 0 in all sampled rows in which age is below" in told

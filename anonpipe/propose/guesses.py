@@ -436,12 +436,12 @@ def _uneven(look: Look) -> bool:
     if _too_many(look) or not len(values) or np.ptp(values) >= 2 * look.distinct:
         return False
     numbers, rows = np.arange(values.min() + 1, values.max()), np.bincount(values - values.min()).astype(np.float64)
-    beside, own = (rows[:-2] + rows[2:]) / 2.0, rows[1:-1]
+    around, own = (rows[:-2] + rows[2:]) / 2.0, rows[1:-1]
     asked = np.isin(numbers % 5, (2, 3)) & (own > 0)
-    off, beside, own = np.abs(own - beside)[asked], beside[asked], own[asked]
-    if len(own) < FEW_CODES / 2 or np.median(off**2 / (own + beside / 2.0)) < UNEVEN:
+    off, around, own = np.abs(own - around)[asked], around[asked], own[asked]
+    if len(own) < FEW_CODES / 2 or np.median(off**2 / (own + around / 2.0)) < UNEVEN:
         return False
-    return bool(np.median(off / np.maximum(own, beside)) >= APART)
+    return bool(np.median(off / np.maximum(own, around)) >= APART)
 
 
 def _equal_digits(look: Look) -> int:

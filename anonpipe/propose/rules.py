@@ -21,6 +21,7 @@ from anonpipe.types import BoolArray, FloatArray
 _ENOUGH = 50  # Rows below which nothing is proposed
 _THIN = 400  # Rows of the first, quick look
 _CHANCE = -16.0  # Logarithm of the probability below which no rule is a coincidence
+_FEWER = 0.25  # Most rows that break a rule, as a share of those that would by chance
 _NEARLY = 0.99  # Share of rows from which on a rule that some rows break is worth a comment
 _MOST_NUMBERS, _MOST_PROPOSED = 60, 40
 _MULTIPLES = (1.0, 2.0, 3.0, 4.0, 5.0, 10.0, 100.0, 1000.0)
@@ -30,6 +31,7 @@ _POWERS = (0, 2, 3, 4, 5)  # Of ten, that a ratio is given in
 _FEW = 48  # Rows of the first look at products and ratios, of which there are many
 _FORMS = ("{} * {}", "{} / {}", "{} / {} ** 2", "({0} - {1}) / {1}")
 _SHARP = 0.9  # Largest share of rows that are so, next to a value beyond which all are
+_BEYOND_IT = 100  # Rows next to that value
 _SMALL = 10.0  # Median of positive counts below which a part is no share of its total
 _FILLED = ", not where one is null or the divisor is 0: there the result must be null"
 _LACKING = "; the result is null in other rows, too (as below 0): there it must have a value"
@@ -467,7 +469,8 @@ def _in_order(first: FloatArray, second: FloatArray) -> float:
         return 0.0
     by_chance = float(np.mean(first <= np.roll(second, len(second) // 2 + 1)))
     by_chance = max(by_chance, float(np.mean(np.searchsorted(np.sort(first), second, "right")) / len(first)))
-    return share if len(first) * np.log(min(max(by_chance, 1e-9), 1.0)) < _CHANCE and by_chance < share else 0.0
+    sure = len(first) * np.log(min(max(by_chance, 1e-9), 1.0)) < _CHANCE
+    return share if sure and 1.0 - share <= _FEWER * (1.0 - by_chance) else 0.0
 
 
 def _chain(chain: Sequence[Look]) -> Iterator[Proposed]:
@@ -577,10 +580,10 @@ def _begins_with(values: FloatArray, fact: BoolArray) -> bool:
     """Whether all smallest of some values have a fact, by more than chance, and of those next to them fewer do."""
     below = values < values[~fact].min(initial=np.inf)
     near, rows = values[~below], int((values[below] > values.min()).sum())  # Of one value: a condition on that
-    if min(rows, len(near)) < _ENOUGH:
+    if rows < _ENOUGH or len(near) < _BEYOND_IT:
         return False
-    next_to = ~below & (values <= np.partition(near, _ENOUGH - 1)[_ENOUGH - 1])
-    return bool(fact[next_to].mean() <= _SHARP and rows * np.log(fact.mean()) < _CHANCE)
+    next_to = ~below & (values <= np.partition(near, _BEYOND_IT - 1)[_BEYOND_IT - 1])
+    return bool((there := fact[next_to].mean()) <= _SHARP and rows * np.log(max(there, 1e-9)) < _CHANCE)
 
 
 def _implies(one: BoolArray, other: BoolArray) -> bool:
