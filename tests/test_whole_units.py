@@ -452,7 +452,11 @@ REFUSED = {
         "analyses": [{"name": "pay", "model": "mixed", "formula": "born ~ sex", "groups": "person"}]
     },
     "derives 'sex', which has level: unit": {"rules": ["job -> sex"]},
-    "derives 'year', which release.order names": {"rules": ["born <= year"]},
+    "derives 'year', which release.order names, .*, or write year >= until$": {"rules": ["until <= year"]},
+    "derives 'year', .*, or name another column first \\(wage \\+ year <= …\\)$": {
+        "columns": COLUMNS | {"year": {"kind": "integer", "bounds": [0, None]}},
+        "rules": ["year + wage <= 99999"],
+    },
     "leave out cluster.units: whole": {"mask": None, "cluster": {"method": "mdav", "units": "whole"}},
 }
 
