@@ -241,9 +241,8 @@ EXACT = 2.0**53  # Whole numbers below are floats without rounding
 def _as_amount(look: Look, guessed: Guess) -> Guess:
     """Few whole numbers as amounts: as categories of a table with few records they would disclose membership."""
     small = look.numbers is not None and look.whole and float(np.nanmax(np.abs(look.numbers))) < EXACT
-    if guessed.kind is not Kind.CATEGORICAL or not guessed.role.synthesized or not small or guessed.kind_is_known:
-        return guessed
-    if names_code(look.name):
+    known = guessed.kind_is_known or names_code(look.name)
+    if guessed.kind is not Kind.CATEGORICAL or not guessed.role.synthesized or not small or known:
         return guessed
     return replace(guessed, kind=Kind.INTEGER, reason=REASONS["amount"])
 

@@ -193,16 +193,10 @@ def _line_text(one: Look, other: Look, step: float) -> str:
     """The rule by which one column gives another one in all rows, with numbers of few digits; empty for none."""
     known = ~np.isnan(one.values) & ~np.isnan(other.values)
     x, y = one.values[known], other.values[known]
-    if np.isnan(one.values).tolist() != np.isnan(other.values).tolist() or len(x) < _ENOUGH:
-        return ""
-    low, high = int(x.argmin()), int(x.argmax())
-    if x[low] == x[high] or y[low] == y[high]:
-        return ""
-    slope = (y[high] - y[low]) / (x[high] - x[low])
-    if np.abs(y - y[low] - slope * (x - x[low])).max() > 2 * step + _RELATIVE * np.ptp(y):  # as most pairs
+    if not np.array_equal(np.isnan(one.values), np.isnan(other.values)) or len(x) < _ENOUGH or not np.ptp(x):
         return ""
     slope = float(np.cov(x, y)[0, 1] / x.var(ddof=1))
-    for digits, by, places in product(range(1, _DIGITS + 1), ("*", "/"), range(4)):
+    for digits, by, places in product(range(1, _DIGITS + 1), ("*", "/") if slope else (), range(4)):
         times = float(f"{slope if by == '*' else 1.0 / slope:.{digits}g}")
         value = times * x if by == "*" else x / times
         constant = round(float(np.mean(y - value)), places)
@@ -210,7 +204,7 @@ def _line_text(one: Look, other: Look, step: float) -> str:
             if times == 1.0 and not constant:
                 return ""
             part = f"{times:.10g} * {_name(one.name)}" if by == "*" else f"{_name(one.name)} / {times:.10g}"
-            more = f" {'-' if constant < 0 else '+'} {abs(constant):g}" if constant else ""
+            more = f" {'-' if constant < 0 else '+'} {abs(constant):.10g}" if constant else ""
             return f"{_name(other.name)} = {part}{more}"
     return ""
 
