@@ -1509,10 +1509,12 @@ def test_a_multiple_of_another_column_is_kept_by_a_rule(tmp_path: Path) -> None:
     days, age = rng.integers(1, 4000, rows), rng.integers(18, 90, rows)
     table = {"age": age, "usd": usd, "eur": 1.1 * usd, "chf": (0.93 * usd).round(2), "celsius": celsius}
     table |= {"fahrenheit": (32 + 1.8 * celsius).round(2), "days": days, "months": days / 30.4375, "same": age}
+    table |= {"left": (12345.678 - 2.5 * celsius).round(3), "weeks": days / 7}
     table |= {"noisy": (2 * usd + rng.normal(0, 0.5, rows)).round(2), "x": rng.normal(size=rows)}
     text = proposal(tmp_path, table)
     job = yaml.safe_load(text)
     rules = ["eur = 1.1 * usd", "chf = 0.93 * usd", "fahrenheit = 1.8 * celsius + 32", "months = days / 30.4375"]
+    rules += ["left = 12345.678 - 2.5 * celsius", "weeks = days / 7"]
     assert sorted(job["rules"]) == sorted(rules)
     roles = {name: column["role"] for name, column in job["columns"].items()}
     assert {name for name, role in roles.items() if role == "dropped"} == {"same", "noisy"}

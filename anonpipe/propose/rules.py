@@ -196,16 +196,17 @@ def _line_text(one: Look, other: Look, step: float) -> str:
     if not np.array_equal(np.isnan(one.values), np.isnan(other.values)) or len(x) < _ENOUGH or not np.ptp(x):
         return ""
     slope = float(np.cov(x, y)[0, 1] / x.var(ddof=1))
-    for digits, by, places in product(range(1, _DIGITS + 1), ("*", "/") if slope else (), range(4)):
-        times = float(f"{slope if by == '*' else 1.0 / slope:.{digits}g}")
-        value = times * x if by == "*" else x / times
+    # A multiple, else a quotient by a number of a digit less: 2.5 * x, and x / 7
+    for digits, divides, places in product(range(1, _DIGITS + 2), (False, True), range(4)) if slope else ():
+        if divides and digits == 1:
+            continue
+        times = float(f"{1.0 / slope if divides else slope:.{digits - divides}g}")
+        value = x / times if divides else times * x
         constant = round(float(np.mean(y - value)), places)
         if (np.abs(value + constant - y) <= step / 2 + _EXACT * (np.abs(value) + np.abs(y))).all():
-            if times == 1.0 and not constant:
-                return ""
-            part = f"{times:.10g} * {_name(one.name)}" if by == "*" else f"{_name(one.name)} / {times:.10g}"
-            more = f" {'-' if constant < 0 else '+'} {abs(constant):.10g}" if constant else ""
-            return f"{_name(other.name)} = {part}{more}"
+            quotient = f"{_name(one.name)} / {times:.10g}" + f" {constant:+.10g}" * bool(constant)
+            text = quotient if divides else _sum_text({one.name: times}, constant)
+            return "" if times == 1.0 and not constant else f"{_name(other.name)} = {text}"
     return ""
 
 
@@ -277,10 +278,10 @@ def _targets(
 def _sum_text(terms: Mapping[str, float], constant: float) -> str:
     parts = []
     for name, times in terms.items():
-        by = "" if abs(times) == 1.0 else f"{abs(times):g} * "
+        by = "" if abs(times) == 1.0 else f"{abs(times):.10g} * "
         parts.append(f"{'-' if times < 0 else '+'} {by}{_name(name)}")
     if constant:
-        parts.append(f"{'-' if constant < 0 else '+'} {abs(constant):g}")
+        parts.append(f"{'-' if constant < 0 else '+'} {abs(constant):.10g}")
     text = " ".join(sorted(parts, key=lambda part: part[0] == "-"))
     return text.removeprefix("+ ") if text.startswith("+") else text.replace("- ", "-", 1)
 
