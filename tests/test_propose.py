@@ -1252,6 +1252,8 @@ def test_numbers_unlike_their_neighbours_are_asked_about() -> None:
     found = guess(look_at(table))
     assert {name for name in found if found[name].kind is Kind.INTEGER} == {*quantities, "zz"}
     assert [name for name in found if "as codes do" in found[name].reason] == ["zz"]
+    huge = np.where(rng.random(rows) < 0.5, 2.0**64, 2.0**40) + 2.0**13 * rng.integers(0, 15, rows)
+    assert "as codes do" not in guess(look_at(pa.table({"huge": huge})))["huge"].reason
 
 
 @pytest.mark.parametrize(

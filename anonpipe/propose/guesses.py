@@ -432,9 +432,10 @@ UNEVEN, APART = 8.0, 0.2  # How far from the mean of its neighbours' rows: in va
 
 def _uneven(look: Look) -> bool:
     """Whether shares of neighbouring whole numbers differ much, away from multiples of five, to which many round."""
-    values = look.values[~np.isnan(look.values)].astype(np.int64)
-    if _too_many(look) or not len(values) or np.ptp(values) >= 2 * look.distinct:
+    values = look.values[~np.isnan(look.values)]
+    if _too_many(look) or not len(values) or np.ptp(values) >= 2 * look.distinct or np.abs(values).max() >= 2.0**53:
         return False
+    values = values.astype(np.int64)
     numbers, rows = np.arange(values.min() + 1, values.max()), np.bincount(values - values.min()).astype(np.float64)
     around, own = (rows[:-2] + rows[2:]) / 2.0, rows[1:-1]
     asked = np.isin(numbers % 5, (2, 3)) & (own > 0)
@@ -550,7 +551,8 @@ def intervals_asked(looks: Sequence[Look], guesses: Mapping[str, Guess], unit: L
     able = [look for look in looks if guesses[look.name].role.synthesized and look.numbers is not None]
     for begin in able:
         order = np.lexsort((begin.values, unit.codes))
-        at, before = (order[1:], order[:-1])
+        order = order[unit.codes[order] >= 0]
+        at, before = order[1:], order[:-1]
         later = (unit.codes[at] == unit.codes[before]) & (begin.values[at] > begin.values[before])
         at, before = at[later], before[later]
         if len(at) < max(FEWEST, _JOINED * (unit.filled - unit.distinct)):
