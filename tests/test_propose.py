@@ -959,7 +959,8 @@ def test_any_column_name_comes_back_from_the_yaml(tmp_path: Path, name: str) -> 
     (tmp_path / "job.yaml").write_text(proposal(tmp_path, {name: value, "twice": 2 * value}, "o: u # t"))
     job = load_job(tmp_path / "job.yaml")
     assert list(job.columns) == [name, "twice"]
-    assert [column.role for column in job.columns.values()] == [Role.MASKED, Role.DROPPED]
+    ruled = Role.DROPPED if "\n" in name else Role.DERIVED  # a rule names no column of two lines
+    assert [column.role for column in job.columns.values()] == [Role.MASKED, ruled]
     assert job.output == "o: u # t"
 
 
@@ -1222,6 +1223,39 @@ def test_postal_codes_as_numbers_are_left_out(name: str) -> None:
     assert (regions.kind, regions.role) == (Kind.CATEGORICAL, Role.MASKED)
 
 
+SHARES = np.random.default_rng(40).dirichlet(np.full(40, 2.0))  # Of forty sites, as unlike as trials have them
+
+
+@pytest.mark.parametrize("name", ["site", "hospital_id", "StudySite", "birth country", "Diagnose_Code", "Product no"])
+def test_numbers_of_places_and_things_are_categories(name: str) -> None:
+    codes = 101 + np.random.default_rng(1).choice(40, 4000, p=SHARES)
+    found = guess(look_at(pa.table({name: codes, "x": np.arange(4000) / 7})))[name]
+    assert (found.kind, found.role) == (Kind.CATEGORICAL, Role.MASKED) and "by its name codes" in found.reason
+    many = np.random.default_rng(1).integers(0, 900, 4000)
+    found = guess(look_at(pa.table({"ward": many, "x": np.arange(4000) / 7})))["ward"]
+    assert found.role is Role.DROPPED and "too many" in found.reason
+
+
+def test_numbers_unlike_their_neighbours_are_asked_about() -> None:
+    rng, rows = np.random.default_rng(2), 4000
+    quantities = {
+        "age": rng.integers(18, 90, rows),
+        "year": 1990 + rng.binomial(30, 0.6, rows),
+        "visits in hospital": rng.poisson(6, rows),
+        "score": rng.binomial(40, 0.4, rows),
+        "region_km": rng.integers(1, 60, rows),
+        "hospital days": np.minimum(rng.geometric(0.1, rows), 60),
+        "minutes": np.where(rng.random(rows) < 0.6, 5 * rng.integers(2, 12, rows), rng.integers(10, 60, rows)),
+        "pressure": rng.normal(120, 12, rows).astype(int),
+    }
+    table = pa.table({**quantities, "zz": 101 + rng.choice(40, rows, p=SHARES), "x": rng.normal(size=rows)})
+    found = guess(look_at(table))
+    assert {name for name in found if found[name].kind is Kind.INTEGER} == {*quantities, "zz"}
+    assert [name for name in found if "as codes do" in found[name].reason] == ["zz"]
+    huge = np.where(rng.random(rows) < 0.5, 2.0**64, 2.0**40) + 2.0**13 * rng.integers(0, 15, rows)
+    assert "as codes do" not in guess(look_at(pa.table({"huge": huge})))["huge"].reason
+
+
 @pytest.mark.parametrize(
     ("least", "most", "asked"), [(10**8, 10**9, True), (10**8, 2 * 10**9, False), (0, 10**5, False)]
 )
@@ -1439,3 +1473,72 @@ def test_times_of_day_and_durations_are_released_as_numbers(type_, advice):
     values = pa.array([b"a", b"b"] * 30, type_) if pa.types.is_binary(type_) else pa.array(range(60), type_)
     reasons = {name: each.reason for name, each in guess(look_at(pa.table({"odd": values}))).items()}
     assert reasons["odd"] == "values of this type cannot be released" + advice
+
+
+@pytest.mark.parametrize(("days", "gap"), [(False, 0.0), (True, 0.0), (True, 1.0)])
+def test_rows_that_begin_where_the_row_before_ends_are_told(tmp_path: Path, days: bool, gap: float) -> None:
+    rng, person = np.random.default_rng(3), np.repeat(np.arange(400), 4)
+    lengths = rng.integers(20, 400, 1600)
+    sums = pd.Series(lengths + int(gap)).groupby(person).cumsum() + rng.integers(0, 5000, 400)[person]
+    stop = sums.to_numpy() - int(gap)
+    values = {"start": stop - lengths, "stop": stop, "other": stop - lengths + rng.integers(1, 300, 1600)}
+    if days:
+        values = {name: pa.array(each, pa.int32()).cast(pa.date32()) for name, each in values.items()}
+    shuffled = pa.table({"person_id": person, "age": rng.integers(20, 90, 400)[person], **values})
+    shuffled = shuffled.take(rng.permutation(1600))
+    text = " ".join(proposal(tmp_path, shuffled).replace("\n  #", "").split())
+    after = " the day after" if gap else ""
+    told = f'100 % of the later rows of a "person_id" begin (in "start"){after} where the row before ends (in "stop")'
+    assert told in text and text.count("later rows of a") == 1
+    table = shuffled.sort_by([("person_id", "ascending"), ("start", "ascending")])
+    loose = table.set_column(3, "stop", table["other"]).rename_columns([*table.column_names[:4], "further"])
+    assert "later rows of a" not in proposal(tmp_path / "loose", loose)
+
+
+def test_a_column_of_nearly_all_units_gets_no_level(tmp_path: Path) -> None:
+    rng, person = np.random.default_rng(4), np.repeat(np.arange(400), 3)
+    table = {"person_id": person, "sex": rng.integers(0, 2, 400)[person], "area": rng.integers(0, 6, 400)[person]}
+    table |= {"wage": rng.normal(size=1200)}
+    table["area"][[0, 30]] = (table["area"][[0, 30]] + 1) % 6  # two units moved
+    columns = yaml.safe_load(text := proposal(tmp_path, pa.table(table)))["columns"]
+    assert "level" in columns["sex"] and "level" not in columns["area"]
+    assert "nearly all units of the sample have one value" in text
+
+
+def test_a_multiple_of_another_column_is_kept_by_a_rule(tmp_path: Path) -> None:
+    rng, rows = np.random.default_rng(5), 600
+    usd, celsius = rng.gamma(2, 500, rows).round(2), rng.normal(37, 0.6, rows).round(1)
+    days, age = rng.integers(1, 4000, rows), rng.integers(18, 90, rows)
+    table = {"age": age, "usd": usd, "eur": 1.1 * usd, "chf": (0.93 * usd).round(2), "celsius": celsius}
+    table |= {"fahrenheit": (32 + 1.8 * celsius).round(2), "days": days, "months": days / 30.4375, "same": age}
+    table |= {"left": (12345.678 - 2.5 * celsius).round(3), "weeks": days / 7}
+    table |= {"noisy": (2 * usd + rng.normal(0, 0.5, rows)).round(2), "x": rng.normal(size=rows)}
+    text = proposal(tmp_path, table)
+    job = yaml.safe_load(text)
+    rules = ["eur = 1.1 * usd", "chf = 0.93 * usd", "fahrenheit = 1.8 * celsius + 32", "months = days / 30.4375"]
+    rules += ["left = 12345.678 - 2.5 * celsius", "weeks = days / 7"]
+    assert sorted(job["rules"]) == sorted(rules)
+    roles = {name: column["role"] for name, column in job["columns"].items()}
+    assert {name for name, role in roles.items() if role == "dropped"} == {"same", "noisy"}
+    assert not any(name in job["analyses"][0]["formula"] for name in ("eur", "chf", "fahrenheit", "months"))
+    release = anonymize(pa.table(table), {key: job[key] for key in ("columns", "rules")} | {"k": 5}).table
+    released = pa.table(release).to_pandas() if not isinstance(release, pd.DataFrame) else release
+    assert np.allclose(released["eur"], 1.1 * released["usd"]) and len(released) > 500
+    assert (np.abs(released["chf"] - 0.93 * released["usd"]) < 0.00501).all()
+
+
+def test_orders_and_zeros_of_chance_are_no_comments(tmp_path: Path) -> None:
+    """Sixty counts of like names, three orders of which a few rows break, and zeros below an age."""
+    rng, rows = np.random.default_rng(7), 3000
+    table: dict[str, Any] = {f"n{at}": rng.poisson(np.exp(rng.uniform(-1, 2)), rows) for at in range(40)}
+    factor = rng.normal(size=rows)
+    for at in range(20):
+        close = factor + rng.normal(0, 0.4, rows)
+        table[f"amount{at}"] = np.where(close > np.quantile(close, rng.uniform(0.5, 0.95)), np.exp(close).round(2), 0.0)
+    chance = proposal(tmp_path, table)
+    assert "holds in 9" not in chance and chance.count("all sampled rows in which") <= 5
+    first, age = rng.gamma(3, 5, rows).round(1), rng.integers(0, 95, rows)
+    last = np.where(rng.random(rows) < 0.996, first + rng.gamma(2, 3, rows), first - 1.0).round(1)
+    true = {"dose first": first, "dose last": last, "age": age, "births": rng.poisson(1.0, rows) * (age > 16)}
+    told = proposal(tmp_path / "true", true)
+    assert "holds in 99." in told and "births == 0 in all sampled rows in which age is below" in told

@@ -8,6 +8,7 @@ from functools import cached_property, reduce
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from anonpipe.columns import Column, Comparison, Kind, Role, Rule, RuleFactor
 from anonpipe.encoding.cells import ColumnEncoder
@@ -16,6 +17,7 @@ from anonpipe.encoding.quantiles import Radix, coarsened
 from anonpipe.encoding.scan import Scan
 from anonpipe.encoding.values import Grid, level_array, numbers, plain, present
 from anonpipe.kernels.points import places, sort_groups
+from anonpipe.partition.strata import Units, UnitSets
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
 _RELATIVE = 1e-9  # Rounding of sums, in parts of the largest term; of 32-bit floats `_SINGLE`
@@ -183,6 +185,49 @@ def limits_of(rules: Sequence[Rule], name: str) -> list[tuple[float, bool]]:
 
 
 @dataclass(frozen=True, eq=False)
+class PairCounts:
+    """Combinations of two columns that occur, each once, and what has them; counts add up over pieces of a table."""
+
+    values: pa.RecordBatch  # Of the columns "term" and "target"
+    rows: IntArray  # Shape (n_pairs,)
+    units: UnitSets | None  # At the number of each combination; None where each row is a unit
+
+    @classmethod
+    def of(cls, values: pa.RecordBatch, units: tuple[Units, int] | None) -> PairCounts:
+        """Count rows, and units up to a number that is enough."""
+        every = np.arange(values.num_rows)
+        return cls(values, np.ones_like(every), None if units is None else UnitSets.of(every, *units))._once()
+
+    def merge(self, other: PairCounts) -> PairCounts:
+        """Both pieces together."""
+        units = self.units
+        if units is not None and other.units is not None:
+            further = other.units.moved(np.arange(len(other.rows)) + len(self.rows))
+            units = units.merge(further)
+        values = pa.concat_batches([self.values, other.values])
+        return PairCounts(values, np.concatenate([self.rows, other.rows]), units)._once()
+
+    def _once(self) -> PairCounts:
+        """The same with each combination once."""
+        (term, _), (target, size) = map(_numbered, self.values.columns)
+        _, first, at = np.unique(term * size + target, return_index=True, return_inverse=True)
+        rows = np.bincount(at, weights=self.rows, minlength=len(first)).astype(np.int64)
+        return PairCounts(self.values.take(pa.array(first)), rows, self.units and self.units.moved(at))
+
+    def are_of(self, least: int) -> BoolArray:
+        """Which combinations enough units have, or so many rows where each is a unit, shape (n_pairs,)."""
+        if self.units is None:
+            return self.rows >= least
+        return self.units.counts(len(self.rows)) >= self.units.most
+
+
+def _numbered(array: pa.Array) -> tuple[IntArray, int]:
+    """A number for each distinct value of an array, nulls being one, and how many there are."""
+    found = pc.dictionary_encode(array, null_encoding="encode")
+    return found.indices.to_numpy().astype(np.int64), max(1, len(found.dictionary))
+
+
+@dataclass(frozen=True, eq=False)
 class RuleCounts:
     """What some rows say of the rules of a job; counts add up over pieces of a table."""
 
@@ -191,22 +236,26 @@ class RuleCounts:
     without_operand: IntArray
     # Rows that meet what a condition begins with, or have a numerator over a divisor of 0, shape (n_rules,)
     met: IntArray
-    # Of each lookup and each rule of pairs the combinations that occur, and their rows
-    pairs: dict[int, pa.RecordBatch]
+    pairs: dict[int, PairCounts]  # Of each lookup and each rule of pairs
     targets: dict[int, Radix]  # Of each rule with a column of differences, shares or ratios the values of its target
     # Rows whose value lies half a step from what the rule computes: further from 0, or nearer, shape (n_rules, 2)
     halves: IntArray
 
     @classmethod
-    def of(cls, rules: Sequence[Rule], batch: pa.RecordBatch, columns: Mapping[str, Column]) -> RuleCounts:
-        """Count the rows of a batch."""
+    def of(
+        cls,
+        rules: Sequence[Rule],
+        batch: pa.RecordBatch,
+        columns: Mapping[str, Column],
+        units: tuple[Units, int] | None = None,
+    ) -> RuleCounts:
+        """Count the rows of a batch; `units`: that of each row, and of how many combinations are released."""
         broken, without_operand, met = np.zeros((3, len(rules)), dtype=np.int64)
         pairs, targets, halves = {}, {}, np.zeros((len(rules), 2), dtype=np.int64)
         for at, rule in enumerate(rules):
             if rule.kind in ("lookup", "pairs"):
                 arrays = [plain(batch.column(name)) for name in (rule.terms[0][0], rule.target)]
-                ones = pa.array(np.ones(batch.num_rows, dtype=np.int64))
-                pairs[at] = _added([pa.record_batch([*arrays, ones], names=["term", "target", "rows"])])
+                pairs[at] = PairCounts.of(pa.record_batch(arrays, names=["term", "target"]), units)
                 continue
             broken[at] = np.count_nonzero(is_broken(rule, batch, columns))
             if rule.kind == "condition":
@@ -230,14 +279,13 @@ class RuleCounts:
 
     def merge(self, other: RuleCounts) -> RuleCounts:
         """Both pieces together."""
-        both = self.pairs, other.pairs
-        pairs = {at: _added([each[at] for each in both if at in each]) for at in self.pairs | other.pairs}
+        pairs = {at: each.merge(other.pairs[at]) for at, each in self.pairs.items() if at in other.pairs}
         merged = {at: each.merge(other.targets[at]) for at, each in self.targets.items() if at in other.targets}
         return RuleCounts(
             self.broken + other.broken,
             self.without_operand + other.without_operand,
             self.met + other.met,
-            pairs,
+            self.pairs | other.pairs | pairs,
             self.targets | other.targets | merged,
             self.halves + other.halves,
         )
@@ -246,16 +294,14 @@ class RuleCounts:
         """Rows that break a rule; of a lookup those with another value than most with the same term."""
         if rule.kind != "lookup":
             return int(self.broken[at])
-        counted = pa.table([self.pairs[at].column(0), self.pairs[at].column(2)], names=["term", "rows"])
-        most = counted.group_by("term").aggregate([("rows", "max")]).column("rows_max")
-        return int(sum(counted.column("rows").to_pylist()) - sum(most.to_pylist()))
+        counted = self.pairs[at]
+        most = np.zeros(len(counted.rows), dtype=np.int64)
+        np.maximum.at(most, _numbered(counted.values.column("term"))[0], counted.rows)
+        return int(counted.rows.sum() - most.sum())
 
-
-def _added(parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    summed = pa.Table.from_batches(parts).group_by(["term", "target"], use_threads=False).aggregate([("rows", "sum")])
-    arrays = [summed.column(name).combine_chunks() for name in ("term", "target", "rows_sum")]
-    arrays = [each.combine_chunks() if isinstance(each, pa.ChunkedArray) else each for each in arrays]
-    return pa.record_batch(arrays, names=["term", "target", "rows"])
+    def without_units(self) -> RuleCounts:
+        """The same of a table whose units have a row each."""
+        return replace(self, pairs={at: replace(each, units=None) for at, each in self.pairs.items()})
 
 
 # --- Released rows: derived columns, and repairs
@@ -278,9 +324,8 @@ class RuleBook:
     rules: tuple[Rule, ...]
     cells: ColumnEncoder
     counts: RuleCounts  # Of the original
-    least: int  # Rows of an original combination below which it is not taken for one that occurs
+    least: int  # Rows below which something in the original is not taken for one that occurs
     blocks: dict[str, tuple[int, int]] = field(default_factory=dict)  # Feature columns of each masked column
-    k: int = 0  # Rows of a masked category for a lookup, as those of fewer units are not released; 0: as `least` says
 
     def keep(self, cells: FloatArray, features: FloatArray, rng: np.random.Generator) -> Kept:
         """Derive columns inside their bounds, and repair rows that break a condition; features (n_rows, width)."""
@@ -336,18 +381,15 @@ class RuleBook:
 
     @cached_property
     def _known(self) -> dict[int, tuple[IntArray, IntArray | FloatArray, IntArray]]:
-        """Of each lookup and rule of pairs the codes of combinations that enough original records have."""
+        """Of each lookup and rule of pairs the codes of combinations of enough original records or units."""
         found = {}
         for at, counted in self.counts.pairs.items():
-            rows = counted.column("rows").to_numpy()
-            names = (self.rules[at].terms[0][0], self.rules[at].target)
-            looked_up = self.rules[at].kind == "lookup" and self.columns[names[0]].role.encoded
-            codes = [self._codes(name, counted.column(place)) for place, name in enumerate(names)]
-            kept = rows >= (self.k if looked_up and self.k else self.least)
-            for place, name in enumerate(names):
+            names, arrays = (self.rules[at].terms[0][0], self.rules[at].target), counted.values.columns
+            codes, kept = [self._codes(*each) for each in zip(names, arrays, strict=True)], counted.are_of(self.least)
+            for name, array, code in zip(names, arrays, codes, strict=True):
                 if name in self.cells.categories:
-                    kept &= ~present(counted.column(place)) | (codes[place] < len(self.cells.categories[name]))
-            found[at] = codes[0][kept], codes[1][kept], rows[kept]
+                    kept &= ~present(array) | (code < len(self.cells.categories[name]))
+            found[at] = codes[0][kept].astype(np.int64), codes[1][kept], counted.rows[kept]
         return found
 
     @cached_property

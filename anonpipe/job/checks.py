@@ -146,10 +146,15 @@ def _order(job: Job) -> None:
             "date. Of texts such as 2020Q1 add their first days to the input as a date, and drop the texts"
         )
     if column.role is Role.DERIVED:
-        text = next(rule.text for rule in job.parsed_rules if rule.derives and rule.target == order)
+        rule = next(rule for rule in job.parsed_rules if rule.derives and rule.target == order)
+        other = rule.terms[0][0]
+        turned = {
+            "order": f"write {order} {'>=' if rule.sign > 0 else '<='} {other}",
+            "limit": f"name another column first ({other} + {order} <= …)",
+        }.get(rule.kind, "write it so that it derives another column")
         raise ValueError(
-            f"rule {text!r} derives {order!r}, which release.order names, and its order is not kept; remove the rule, "
-            "or write it so that it derives another column"
+            f"rule {rule.text!r} derives {order!r}, which release.order names, and its order is not kept; remove the "
+            f"rule, or {turned}"
         )
 
 

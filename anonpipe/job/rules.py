@@ -10,6 +10,7 @@ from dataclasses import replace
 from datetime import date
 from difflib import get_close_matches
 from graphlib import CycleError, TopologicalSorter
+from keyword import iskeyword
 from typing import TYPE_CHECKING, Any
 
 from anonpipe.columns import Column, Comparison, Kind, Role, Rule, RuleFactor, Scalar
@@ -30,6 +31,7 @@ FORMS = (
 _QUOTED = re.compile(r"""'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*"|`[^`\n]+`""")
 _DATE_NAME = "the date "  # How the name begins that `_sum_tree` gives a date
 _NULL = re.compile(r"(.*\S)\s+is\s+(not\s+)?null")
+KEYWORDS = ("if", "then", "and", "or", "not", "in", "is", "null")
 _OPERATORS = {
     ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.In: "in",
     ast.NotIn: "not in",
@@ -108,38 +110,46 @@ def check_values(rules: Sequence[Rule], columns: Mapping[str, Column], schema: p
 
 def check_counts(rules: Sequence[Rule], counts: RuleCounts, k: int) -> None:
     """Refuse rules that rows of the original break, and conditions that fewer than k of them meet."""
-    from anonpipe.job.wide import rule_of_rows  # which reads jobs
+    from anonpipe.job.wide import name_of_rows, rule_of_rows  # which reads jobs
 
-    problems = []
     # A rule for all rows of a unit is one: so many units meet it at least, as one may do so in several rows
     same = [rule_of_rows(rule.text) or rule.text for rule in rules]
-    met: dict[str, int] = {}
-    for text, count in zip(same, counts.met.tolist(), strict=True):
-        met[text] = max(met.get(text, 0), count)
+    met, broken, without = dict.fromkeys(same, 0), dict.fromkeys(same, 0), dict.fromkeys(same, 0)
+    for at, (text, rule) in enumerate(zip(same, rules, strict=True)):
+        met[text] = max(met[text], int(counts.met[at]))
+        broken[text] += counts.broken_by(at, rule)
+        without[text] += int(counts.without_operand[at])
     # In first rows without a value a rule holds anyway, and is not among these: it may be met there alone
     first = {text for text, rule in zip(same, rules, strict=True) if text == rule.text or " (row 1)`" in rule.text}
-    for at, rule in enumerate(rules):
-        if broken := counts.broken_by(at, rule):
-            problems.append(
-                f"rule {rule.text!r} does not hold in {plural(broken, 'row')} of the input; correct that, or remove "
-                "the rule" + _NULLS * (rule.kind in ("linear", "product"))
+    problems: dict[str, str] = {}  # Of each rule one
+    for at, (text, rule) in enumerate(zip(same, rules, strict=True)):
+        if text in problems:
+            continue
+        said = f"rule {text!r}"
+        if broken[text]:
+            problems[text] = (
+                f"{said} does not hold in {plural(broken[text], 'row')} of the input; correct that, or remove the rule"
+                f"{_NULLS * (rule.kind in ('linear', 'product'))}"
             )
-        elif rows := int(counts.without_operand[at]):
+        elif rows := without[text]:
             other = " <= " if rule.sign < 0 or rule.kind == "share" else " >= "
-            begin = rule.terms[0][0]
-            turned = other.join([rule.target, begin])
+            target, begin = name_of_rows(rule.target), name_of_rows(rule.terms[0][0])
+            turned = other.join([target, begin])
             remedy = f"write {turned!r}, which computes {begin!r} in its place, or if {begin} is not null then {turned}"
             remedy = {"ratio": "remove the rule", "limit": "give it an upper bound, too"}.get(rule.kind, remedy)
-            problems.append(
-                f"rule {rule.text!r}: {plural(rows, 'row')} with {rule.target!r} and none of its operands; {remedy}"
+            problems[text] = f"{said}: {plural(rows, 'row')} with {target!r} and none of its operands; {remedy}"
+        elif rule.kind == "condition" and met[text] < k and (text in first or met[text]):
+            problems[text] = (
+                f"{said}: fewer than k={k} rows of the input meet its condition; check how its values are spelled, or "
+                "remove it: recipients see the rule, which must not describe single persons"
             )
-        elif rule.kind == "condition" and met[same[at]] < k and (same[at] in first or met[same[at]]):
-            problems.append(
-                f"rule {rule.text!r}: fewer than k={k} rows of the input meet its condition; check how its values are "
-                "spelled, or remove it: recipients see the rule, which must not describe single persons"
+        elif rule.kind == "pairs" and not counts.pairs[at].are_of(k).any():
+            problems[text] = (
+                f"{said}: no combination has k={k} records (or units), so that none may come out; join categories of "
+                "either column, or remove the rule"
             )
     if problems:
-        raise InputError("\n".join(problems))
+        raise InputError("\n".join(problems.values()))
 
 
 _NULLS = " (where an operand is null or a divisor is 0, the result must be null, and nowhere else)"
@@ -159,8 +169,17 @@ def _read(text: str, columns: Mapping[str, Column]) -> list[Rule]:
             _CHECKS[rule.kind](rule, columns)
         rules = [_with_grid(each, columns) if each.gap else each for each in rules]
     except ValueError as error:
-        raise ValueError(f"rule {text!r}: {error}") from None
+        raise ValueError(f"rule {text!r}: {_without_backticks(text, columns) or error}") from None
     return rules
+
+
+def _without_backticks(text: str, columns: Mapping[str, Column]) -> str:
+    """What to write where a rule that cannot be read names a column that is no word; empty for none."""
+    bare = _QUOTED.sub(" ", text)
+    odd = [name for name in columns if (iskeyword(name) or not name.isidentifier()) and name not in KEYWORDS]
+    odd = [name for name in odd if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", bare) and not name.isdigit()]
+    name = max(odd, key=len, default="")
+    return f"write `{name}` in backticks: the column is no plain word" if name else ""
 
 
 def _tree(code: str) -> ast.expr:

@@ -10,12 +10,12 @@ from typing import Any
 from anonpipe.columns import Column, Role, Rule
 from anonpipe.errors import JobError
 from anonpipe.job.model import Job, parse_job
+from anonpipe.job.rules import KEYWORDS
 
 ROWS = "rows of a unit"
 TIMES = "times of a unit"
 MOST_COLUMNS = 150
 _QUOTED = re.compile(r"""'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*"|`([^`\n]+)`|[^\W\d]\w*""")
-_KEYWORDS = {"if", "then", "and", "or", "not", "in", "is", "null"}
 _CONDITION = re.compile(r"\s*if\s+(.*\S)\s+then\s+(.*\S)\s*")
 
 
@@ -52,6 +52,11 @@ class UnitLayout:
 def row_name(name: str, at: int) -> str:
     """The column of a unit's row, counted from 1."""
     return f"{name} (row {at})"
+
+
+def name_of_rows(name: str) -> str:
+    """The column that lies side by side, of one of these; else the same."""
+    return re.sub(r" \(row \d+\)$", "", name)
 
 
 def levels_of(job: Job) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -126,7 +131,7 @@ def _renamed(text: str, layout: UnitLayout, at: int) -> str:
 
     def other(found: re.Match[str]) -> str:
         name = found[1] or found[0]
-        if found[1] is None and name in _KEYWORDS:
+        if found[1] is None and name in KEYWORDS:
             return name
         return f"`{row_name(name, at)}`" if name in layout.of_row else found[0]
 

@@ -18,7 +18,7 @@ from anonpipe.encoding.features import ClassColumn, ConditioningEncoder, Feature
 from anonpipe.encoding.identifiers import UnitColumn
 from anonpipe.encoding.probabilities import ProbabilityDecoder
 from anonpipe.encoding.rare import Extremes, Suppression
-from anonpipe.encoding.rules import RuleBook, RuleCounts, absent_by_category
+from anonpipe.encoding.rules import PairCounts, RuleBook, RuleCounts, absent_by_category
 from anonpipe.encoding.scan import SCAN_RECORDS, Scan
 from anonpipe.encoding.scores import Draws, Scores
 from anonpipe.encoding.shares import RoundedColumns, Rounding
@@ -116,7 +116,7 @@ class Work:
 # What the stage `scan` leaves of `Fitted`; the rest follows from job and input
 _FITTED = "fitted.record"
 _FOUND = ("scan", "cells", "suppression", "strata", "trees", "unit", "extremes", "rule_counts")
-_KINDS = (*SCAN_RECORDS, ColumnEncoder, Column, Suppression, Strata, Tree, UnitColumn, Extremes, RuleCounts)
+_KINDS = (*SCAN_RECORDS, ColumnEncoder, Column, Suppression, Strata, Tree, UnitColumn, Extremes, RuleCounts, PairCounts)
 
 
 def keep_fitted(staging: Staging, fitted: Fitted) -> None:
@@ -241,7 +241,7 @@ class Fitted:
             return None
         blocks = {block.name: (block.start, block.stop) for block in self.features.numbers}
         blocks |= {block.name: (block.start, block.stop) for block in self.features.categories}
-        return RuleBook(self.job.parsed_rules, self.cells, self.rule_counts, self.min_rows, blocks, self.job.k)
+        return RuleBook(self.job.parsed_rules, self.cells, self.rule_counts, self.min_rows, blocks)
 
     def grid(self, name: str) -> Grid:
         """The values that a released number may take, with steps and heaps of the original."""

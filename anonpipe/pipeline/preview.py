@@ -180,7 +180,7 @@ def preview(job: Job, on_progress: OnProgress = lambda _: None) -> Preview:
         unit = None if unit is None else unit.with_constant(counts.of_units, job.columns)
         if whole is not None and unit is not None:
             unit = whole.with_strata(unit, job)
-    check_counts(job.parsed_rules, counts.rules, job.k)
+    check_counts(job.parsed_rules, counts.rules if unit is not None else counts.rules.without_units(), job.k)
     resolved = resolve(job, source.schema, scan, unit, "" if whole is None else whole.form)
     fitted = resolved.fitted
     encoder, strata, method = fitted.cells, fitted.strata, fitted.procedure

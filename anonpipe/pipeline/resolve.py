@@ -25,7 +25,7 @@ from anonpipe.encoding.identifiers import (
 )
 from anonpipe.encoding.quantiles import Radix
 from anonpipe.encoding.rare import Suppression, code_extremes, extremes_kept, suppress_rare
-from anonpipe.encoding.rules import RuleCounts
+from anonpipe.encoding.rules import PairCounts, RuleCounts
 from anonpipe.encoding.scan import SCAN_RECORDS, Scan, TotalLine, check_scan, merge_scans, off_steps
 from anonpipe.encoding.scores import ScoredColumn
 from anonpipe.encoding.tracers import comparable_sketches
@@ -34,7 +34,7 @@ from anonpipe.errors import KEEP_EXTREMES, InputError, JobError, advice_on_k, pl
 from anonpipe.job.analyses import population_of
 from anonpipe.job.model import Job
 from anonpipe.job.rules import check_counts
-from anonpipe.partition.strata import MOST_COMBINATIONS, Strata, build_strata
+from anonpipe.partition.strata import MOST_COMBINATIONS, Strata, UnitSets, build_strata
 from anonpipe.partition.tree import Tree, fit_tree
 from anonpipe.pipeline.context import Fitted, Work, keep_fitted
 from anonpipe.pipeline.cut import leaf_counts, partition_rows
@@ -188,8 +188,10 @@ def fit(work: Work) -> None:
         unit = unit.with_constant(rows, job.columns)
         if work.folded is not None:
             unit = work.folded.with_strata(unit, job)
-    rules = reduce(RuleCounts.merge, work.of_splits(RULES, RuleCounts, Radix)) if job.rules else None
-    if rules is not None:
+    rules = None
+    if job.rules:
+        rules = reduce(RuleCounts.merge, work.of_splits(RULES, RuleCounts, Radix, PairCounts, UnitSets))
+        rules = rules if unit is not None else rules.without_units()
         check_counts(job.parsed_rules, rules, job.k)
     scan = merge_scans(work.of_splits(SCANS, *SCAN_RECORDS))
     resolved = resolve(job, work.source.schema, scan, unit, "" if work.folded is None else work.folded.form)

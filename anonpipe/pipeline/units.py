@@ -8,6 +8,7 @@ records are rows, each with the row before; the measured ones are linked into un
 from __future__ import annotations
 
 import contextlib
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -156,7 +157,7 @@ def fold(job: Job, source: Source, folder: Path) -> tuple[Job, Source, Folded]:
     constant = tuple(name for name in of_row if len(facts.sizes) > 2 and not facts.by_name[name][0])
     varying = [name for name in of_row if job.columns[name].role.encoded and name not in {order, *constant}]
     averaged = tuple(name for name in varying if name in {*compared, *facts.ones})
-    form, why = _chosen(job, _forms(job, facts, averaged))  # before any writing: it may refuse
+    form, why = _chosen(job, facts, _forms(job, facts, averaged))  # before any writing: it may refuse
     layout, table, made_job = form.layout, form.table, form.job
     sums = _write(job, layout, compared, facts.ones, paths, key, table)
     sides = {side: name for name in (*of_unit, *of_row) for side in layout.wide_names(name)}
@@ -593,6 +594,10 @@ class _Form:
     job: Job
     expected: float  # Chance that the moments tell a member
 
+    def within(self, limit: float | None) -> bool:
+        """Whether it is within a limit, if there is one."""
+        return limit is None or self.expected <= limit - _MARGIN
+
     @classmethod
     def of(cls, job: Job, facts: _Facts, layout: UnitLayout, table: _Timetable | None) -> _Form:
         """A form, with the chance in the strata that are masked by themselves."""
@@ -652,7 +657,7 @@ def _forms(job: Job, facts: _Facts, averaged: tuple[str, ...]) -> Iterator[_Form
     yield _Form.of(job, facts, layout, None)
 
 
-def _chosen(job: Job, forms: Iterator[_Form]) -> tuple[_Form, str]:
+def _chosen(job: Job, facts: _Facts, forms: Iterator[_Form]) -> tuple[_Form, str]:
     """The first form within the limit, else the first of all, which the mask then refuses; and a sentence on it."""
     masker = None if job.mask is None else MASKERS[job.mask.method]
     limit = job.limits["membership_auc"] if masker and (masker.grouped or masker.link == "none") else None
@@ -661,7 +666,7 @@ def _chosen(job: Job, forms: Iterator[_Form]) -> tuple[_Form, str]:
     try:
         for form in forms:
             tried.append(form)
-            if limit is None or form.expected <= limit - _MARGIN:
+            if form.within(limit):
                 break
         else:
             form = tried[0]
@@ -672,7 +677,26 @@ def _chosen(job: Job, forms: Iterator[_Form]) -> tuple[_Form, str]:
     cause = ", as side by side they have too many columns" * tried[0].layout.linked
     others = "".join(f"; {each.name}: {each.expected:.3f}" for each in tried if each is not form) + others
     why = f", with an expected AUC of membership of {form.expected:.3f} (limit {limit:g}{others})" if limit else ""
+    why += "" if form.within(limit) else _of_fewer_rows(job, facts, form.layout, limit)
     return form, f"form of the release: {form.name}{cause}{why}"
+
+
+_LOOSE = "release loose rows (no release.unit)"
+
+
+def _of_fewer_rows(job: Job, facts: _Facts, layout: UnitLayout, limit: float | None) -> str:
+    """What to do about a form beyond the limit: how many rows of a unit are few enough, side by side."""
+
+    def beyond(most: int) -> bool:
+        known = (*(number for number in layout.numbers if number < most), most)
+        shorter = replace(layout, numbers=known, timed=False, empty=facts.empty(job, most))
+        return not _Form.of(job, facts, shorter, None).within(limit)
+
+    most = 0 if layout.linked else bisect_left(range(1, layout.most), True, key=beyond)
+    if not most:
+        return f". It is beyond for any number of rows: drop columns, join categories, or {_LOOSE}"
+    rows = f"the first {most} rows" if most > 1 else "the first row"
+    return f". With {rows} of each unit it is within: leave out later ones in the input, or {_LOOSE}"
 
 
 def _rows_in_strata(sizes: IntArray, most: int) -> list[IntArray]:

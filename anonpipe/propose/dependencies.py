@@ -47,7 +47,7 @@ def _copies(looks: list[Look]) -> Iterator[tuple[str, str]]:
         if apart and _is_order(one, other):
             continue
         gone.add(other.name)
-        reason = REASONS["difference"] if apart else "a linear copy of {one}"
+        reason = REASONS["difference" if apart else "copy"]
         yield other.name, reason.format(one=quoted(one.name), other=quoted(other.name))
 
 

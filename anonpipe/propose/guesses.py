@@ -30,6 +30,7 @@ from anonpipe.propose.names import (
     best_of,
     has_word,
     holds_person_names,
+    names_code,
     names_count,
     names_one_person,
     names_one_unit,
@@ -413,12 +414,35 @@ def _without_persons(look: Look, kind: Kind) -> Guess:
         return Guess(kind, Role.DROPPED, REASONS["postal"])
     if look.numbers is None and _too_many(look):
         return Guess(kind, Role.DROPPED, "too many different texts for categories; if it matters, classify it first")
+    if look.whole and names_code(look.name) and look.distinct > FEW_CODES:
+        few = Role.MASKED, REASONS["code"]
+        return Guess(kind, *((Role.DROPPED, REASONS["many codes"]) if _too_many(look) else few))
     if kind is Kind.CATEGORICAL and look.numbers is not None:
         return Guess(kind, Role.MASKED, "few whole numbers, taken for codes; if they are counts, write kind: integer")
     if kind is Kind.INTEGER and look.distinct <= FEW_CODES:
         return Guess(kind, Role.MASKED, "few whole numbers that look like counts; for codes write kind: categorical")
+    if kind is Kind.INTEGER and _uneven(look):
+        return Guess(kind, Role.MASKED, REASONS["uneven"])
     digits = _equal_digits(look) if kind is Kind.INTEGER else 0
     return Guess(kind, Role.MASKED, REASONS["same_length"].format(digits=digits) if digits >= MANY_DIGITS else "")
+
+
+UNEVEN, APART = 8.0, 0.2  # How far from the mean of its neighbours' rows: in variances, and as a share of the larger
+
+
+def _uneven(look: Look) -> bool:
+    """Whether shares of neighbouring whole numbers differ much, away from multiples of five, to which many round."""
+    values = look.values[~np.isnan(look.values)]
+    if _too_many(look) or not len(values) or np.ptp(values) >= 2 * look.distinct or np.abs(values).max() >= 2.0**53:
+        return False
+    values = values.astype(np.int64)
+    numbers, rows = np.arange(values.min() + 1, values.max()), np.bincount(values - values.min()).astype(np.float64)
+    around, own = (rows[:-2] + rows[2:]) / 2.0, rows[1:-1]
+    asked = np.isin(numbers % 5, (2, 3)) & (own > 0)
+    off, around, own = np.abs(own - around)[asked], around[asked], own[asked]
+    if len(own) < FEW_CODES / 2 or np.median(off**2 / (own + around / 2.0)) < UNEVEN:
+        return False
+    return bool(np.median(off / np.maximum(own, around)) >= APART)
 
 
 def _equal_digits(look: Look) -> int:
@@ -438,7 +462,8 @@ def _kind(look: Look) -> Kind:
         return Kind.DATE
     if look.distinct == 2 or pa.types.is_boolean(look.type):
         return Kind.BINARY
-    if look.numbers is None or (look.whole and look.distinct <= FEW_CODES and not _counts(look)):
+    few = (look.distinct <= FEW_CODES and not _counts(look)) or (names_code(look.name) and not _too_many(look))
+    if look.numbers is None or (look.whole and few):
         return Kind.ORDINAL if look.ordered else Kind.CATEGORICAL
     return Kind.INTEGER if look.whole else Kind.CONTINUOUS
 
@@ -467,6 +492,8 @@ def _identifying(look: Look) -> str:
     if look.date or (look.numbers is not None and not look.whole):
         return ""
     unique = look.distinct == look.filled
+    if look.whole and names_code(look.name) and look.filled > MOST_ROWS * look.distinct:
+        return ""
     named = names_unit(look.name) or (look.numbers is None and names_one_unit(look.name))
     if named and (unique or look.distinct > ENOUGH_ROWS):
         return "its name says so" if unique else REASONS["repeating"]
@@ -514,6 +541,31 @@ def time_asked(looks: Sequence[Look], guesses: Mapping[str, Guess], orders: Sequ
     if not ordered or state is None or any(guessed.role is Role.SURVIVAL_TIME for guessed in guesses.values()):
         return []
     return [REASONS["time"].format(first=ordered[0][0], last=ordered[0][-1], state=state)]
+
+
+_JOINED, _JOINED_BY_CHANCE = 0.5, 0.1  # Shares of rows that begin where the row before ends, from which, up to which
+
+
+def intervals_asked(looks: Sequence[Look], guesses: Mapping[str, Guess], unit: Look) -> list[str]:
+    """A remark where rows of a unit begin at the end of the row before, of which masks would know nothing."""
+    able = [look for look in looks if guesses[look.name].role.synthesized and look.numbers is not None]
+    for begin in able:
+        order = np.lexsort((begin.values, unit.codes))
+        order = order[unit.codes[order] >= 0]
+        at, before = order[1:], order[:-1]
+        later = (unit.codes[at] == unit.codes[before]) & (begin.values[at] > begin.values[before])
+        at, before = at[later], before[later]
+        if len(at) < max(FEWEST, _JOINED * (unit.filled - unit.distinct)):
+            continue
+        for end in (look for look in able if look is not begin and look.date == begin.date):
+            gaps = begin.values[at] - end.values[before]
+            for gap in (0.0, 1.0) if begin.date else (0.0,):
+                by_chance = begin.values[at] - np.roll(end.values[before], len(at) // 2) == gap
+                if (share := np.mean(gaps == gap)) >= _JOINED and by_chance.mean() <= _JOINED_BY_CHANCE:
+                    names = {"begin": quoted(begin.name), "end": quoted(end.name), "unit": quoted(unit.name)}
+                    after = " the day after" if gap else ""
+                    return [REASONS["intervals"].format(share=f"{100 * share:.0f}", after=after, **names)]
+    return []
 
 
 # Of a column whose name may be that of a body weight the values that are kilograms or pounds

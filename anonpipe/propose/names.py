@@ -21,6 +21,7 @@ _IDENTIFYING, _NO_SURVIVAL = frozenset(_WORDS["identifying"]), frozenset(_WORDS[
 _UNIT_NUMBERS = frozenset(f"{unit}{number}" for unit in _WORDS["units"] for number in _WORDS["numbers"])
 _PERSON_NAMES, _NAMES_ALONE = frozenset(_WORDS["person_names"]), frozenset(_WORDS["names_alone"])
 _ONE_PERSON, _OF_A_NUMBER = frozenset(_WORDS["persons"]), frozenset(_WORDS["of_a_number"])
+_PLACES, _WHICH = frozenset(_WORDS["codes"]), frozenset(_WORDS["which"])
 _ONE_UNIT = _ONE_PERSON.union(_WORDS["groups"])
 _DEAD, _ALIVE = (frozenset(_WORDS["status"][state]) for state in ("dead", "alive"))
 
@@ -52,6 +53,12 @@ def names_one_unit(name: str) -> bool:
     """Whether a name is a word for a person or a group of persons, and says of nothing else about them."""
     left = set(words_of(name)) - _OF_A_NUMBER
     return bool(left) and left <= _ONE_UNIT
+
+
+def names_code(name: str) -> bool:
+    """Whether a name is a word for places or things that are numbered, and says of nothing else about them."""
+    left = set(words_of(name)) - _OF_A_NUMBER - _WHICH
+    return bool(left) and left <= _PLACES
 
 
 def names_one_person(name: str) -> bool:

@@ -44,14 +44,15 @@ from anonpipe.propose.guesses import (
     copies_asked,
     guess,
     guess_for,
+    intervals_asked,
     large_step,
     seen_by_others,
     time_asked,
 )
 from anonpipe.propose.method_choice import TIME_OF_FEW, MethodChoice, choose_method, propose_design
-from anonpipe.propose.names import REASONS, codes_for_unknown, quoted
+from anonpipe.propose.names import REASONS, codes_for_unknown, names_code, quoted
 from anonpipe.propose.profile import MANY_CATEGORIES, Look, look_at, sample_of
-from anonpipe.propose.rules import amounts, computed_rules, propose_rules
+from anonpipe.propose.rules import amounts, computed_rules, kept_copies, propose_rules
 from anonpipe.source import NO_CSV, FoundFormat, Source, found_format, opened
 from anonpipe.types import FloatArray
 
@@ -105,8 +106,10 @@ def propose_job(
     text = None if unit is None or order else method_choice.order_of_rows(looks, guesses, unit, texts=True)
     if order is not None and guesses[order].kind.coded:
         guesses[order] = replace(guesses[order], kind=Kind.INTEGER, reason="orders the rows of a unit")
+    guesses |= (copies := kept_copies(looks, guesses))
     kept = [look for look in looks if guesses[look.name].role.released]
-    constant = [look.name for look in kept if unit is not None and agree(look.codes, *pairs_of(unit.codes))]
+    constant, nearly = ([], []) if unit is None else _constant(kept, unit)
+    guesses |= {name: guesses[name].noted(REASONS["nearly_constant"]) for name in nearly}
     computed = computed_rules(looks, guesses, order, constant)
     guesses |= amounts(computed, guesses)
     chosen = choose_method(looks, guesses, rows, k)
@@ -123,11 +126,21 @@ def propose_job(
     rules = propose_rules(looks, guesses, computed, order)
     asked = [f"CHECK: {each}." for each in totals.warnings()] + copies_asked(looks, guesses) + _asked_codes(guesses)
     asked += time_asked(looks, guesses, [rule.text for rule in rules if rule.active])
+    asked += [] if unit is None else intervals_asked(looks, guesses, unit)
     guesses |= {name: _by_answer(guesses[name]) for name in written.open}
     # of rows of persons it would not hold where these come out whole
-    usual = default_regression(looks, guesses) if needs is None and unit is None else None
+    own = [look for look in looks if look.name not in copies]
+    usual = default_regression(own, guesses) if needs is None and unit is None else None
     shown = {"rules": rules, "asked": asked, "taken": taken, "usual": usual, "design": design}
     return _write(guesses, needs, chosen, rows, written, input=source_url, output=output, k=k, **shown)
+
+
+def _constant(looks: Sequence[Look], unit: Look) -> tuple[list[str], list[str]]:
+    """Columns with one value in all rows of a unit, and others with one in nearly all."""
+    first, second = pairs_of(unit.codes)
+    found = [look for look in looks if agree(look.codes, first, second)]
+    whole = [look.name for look in found if np.array_equal(look.codes[first], look.codes[second])]
+    return whole, [look.name for look in found if look.name not in whole]
 
 
 def open_questions(job: Mapping[str, Any]) -> list[str]:
@@ -228,7 +241,8 @@ EXACT = 2.0**53  # Whole numbers below are floats without rounding
 def _as_amount(look: Look, guessed: Guess) -> Guess:
     """Few whole numbers as amounts: as categories of a table with few records they would disclose membership."""
     small = look.numbers is not None and look.whole and float(np.nanmax(np.abs(look.numbers))) < EXACT
-    if guessed.kind is not Kind.CATEGORICAL or not guessed.role.synthesized or not small or guessed.kind_is_known:
+    known = guessed.kind_is_known or names_code(look.name)
+    if guessed.kind is not Kind.CATEGORICAL or not guessed.role.synthesized or not small or known:
         return guessed
     return replace(guessed, kind=Kind.INTEGER, reason=REASONS["amount"])
 

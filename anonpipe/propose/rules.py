@@ -21,20 +21,23 @@ from anonpipe.types import BoolArray, FloatArray
 _ENOUGH = 50  # Rows below which nothing is proposed
 _THIN = 400  # Rows of the first, quick look
 _CHANCE = -16.0  # Logarithm of the probability below which no rule is a coincidence
+_FEWER = 0.25  # Most rows that break a rule, as a share of those that would by chance
 _NEARLY = 0.99  # Share of rows from which on a rule that some rows break is worth a comment
 _MOST_NUMBERS, _MOST_PROPOSED = 60, 40
 _MULTIPLES = (1.0, 2.0, 3.0, 4.0, 5.0, 10.0, 100.0, 1000.0)
-_RELATIVE = 1e-7
+_RELATIVE, _EXACT = 1e-7, 1e-9
 _PART, _QUESTIONS = 0.9, 5  # Rank correlation from which on a part and its total are asked for; most such questions
 _POWERS = (0, 2, 3, 4, 5)  # Of ten, that a ratio is given in
 _FEW = 48  # Rows of the first look at products and ratios, of which there are many
 _FORMS = ("{} * {}", "{} / {}", "{} / {} ** 2", "({0} - {1}) / {1}")
 _SHARP = 0.9  # Largest share of rows that are so, next to a value beyond which all are
+_BEYOND_IT = 100  # Rows next to that value
 _SMALL = 10.0  # Median of positive counts below which a part is no share of its total
 _FILLED = ", not where one is null or the divisor is 0: there the result must be null"
 _LACKING = "; the result is null in other rows, too (as below 0): there it must have a value"
 _DAYS = (1.0, 7.0, 30.4375, 365.25)  # Of units of time
 _ENDED, _BEYOND = 0.05, 0.02  # Shares of rows that end at a closing date, and that would end after it by chance
+_DIGITS = 6  # Of the number that a multiple is of
 _RESULTS = ("total", "sum", "all", "growth", "change", "diff", "difference", "net", "gain", "overall")
 
 
@@ -56,7 +59,23 @@ def computed_rules(
     released, columns, masked = _columns(looks, guesses, order)
     few = [look.name for look in released if columns[look.name].kind is Kind.CATEGORICAL and look.whole]
     columns |= {name: columns[name].model_copy(update={"kind": Kind.INTEGER}) for name in masked.intersection(few)}
-    return [*_linear(released, columns, masked, constant), *_products(released, columns, masked)]
+    lines = _multiples(released, columns, masked, constant)
+    return [*lines, *_linear(released, columns, masked, constant), *_products(released, columns, masked)]
+
+
+def kept_copies(looks: Sequence[Look], guesses: Mapping[str, Guess]) -> dict[str, Guess]:
+    """Linear copies that were left out, where a rule computes them from a released column: as masked."""
+    released = [look for look in looks if guesses[look.name].role.released and not look.date]
+    sources, found = {REASONS["copy"].format(one=quoted(look.name)): look for look in released}, {}
+    for look in looks:
+        copy, one = guesses[look.name], sources.get(guesses[look.name].reason)
+        if one is not None:
+            given = {look.name: copy, one.name: guesses[one.name]}
+            columns = {name: Column(kind=each.kind, step=each.step) for name, each in given.items()}
+            text = _line_text(one, look, columns[look.name].resolution or 0.0)
+            if text and _fitting(Proposed(text, 1.0, True), [], columns):
+                found[look.name] = replace(copy, role=Role.MASKED, reason="")
+    return found
 
 
 def amounts(computed: Sequence[Proposed], guesses: Mapping[str, Guess]) -> dict[str, Guess]:
@@ -154,6 +173,43 @@ def _linear(
     return found
 
 
+def _multiples(
+    looks: Sequence[Look], columns: Mapping[str, Column], masked: set[str], constant: Collection[str]
+) -> Iterator[Proposed]:
+    """Columns that are a multiple of another one, to their step, or that and a constant."""
+    numbers, done = [look for look in _numbers(looks, columns) if not look.date], set[str]()
+    near = np.abs(_rank_correlations([np.nan_to_num(look.values[:_THIN]) for look in numbers])) >= _PART
+    for by, at in np.argwhere(near).tolist() if len(numbers) > 1 else ():
+        one, other = numbers[by], numbers[at]
+        fixed = other.name in constant and one.name not in constant
+        if one is other or fixed or other.name not in masked - done or one.name in done:
+            continue
+        if text := _line_text(one, other, columns[other.name].resolution or 0.0):
+            done.add(other.name)
+            yield Proposed(text, 1.0, True)
+
+
+def _line_text(one: Look, other: Look, step: float) -> str:
+    """The rule by which one column gives another one in all rows, with numbers of few digits; empty for none."""
+    known = ~np.isnan(one.values) & ~np.isnan(other.values)
+    x, y = one.values[known], other.values[known]
+    if not np.array_equal(np.isnan(one.values), np.isnan(other.values)) or len(x) < _ENOUGH or not np.ptp(x):
+        return ""
+    slope = float(np.cov(x, y)[0, 1] / x.var(ddof=1))
+    # A multiple, else a quotient by a number of a digit less: 2.5 * x, and x / 7
+    for digits, divides, places in product(range(1, _DIGITS + 2), (False, True), range(4)) if slope else ():
+        if divides and digits == 1:
+            continue
+        times = float(f"{1.0 / slope if divides else slope:.{digits - divides}g}")
+        value = x / times if divides else times * x
+        constant = round(float(np.mean(y - value)), places)
+        if (np.abs(value + constant - y) <= step / 2 + _EXACT * (np.abs(value) + np.abs(y))).all():
+            quotient = f"{_name(one.name)} / {times:.10g}" + f" {constant:+.10g}" * bool(constant)
+            text = quotient if divides else _sum_text({one.name: times}, constant)
+            return "" if times == 1.0 and not constant else f"{_name(other.name)} = {text}"
+    return ""
+
+
 def _triples(numbers: Sequence[Look]) -> Iterator[tuple[tuple[str, ...], tuple[float, ...], float]]:
     """Three columns of which one is the sum of the other two."""
     if len(numbers) < 3:
@@ -222,10 +278,10 @@ def _targets(
 def _sum_text(terms: Mapping[str, float], constant: float) -> str:
     parts = []
     for name, times in terms.items():
-        by = "" if abs(times) == 1.0 else f"{abs(times):g} * "
+        by = "" if abs(times) == 1.0 else f"{abs(times):.10g} * "
         parts.append(f"{'-' if times < 0 else '+'} {by}{_name(name)}")
     if constant:
-        parts.append(f"{'-' if constant < 0 else '+'} {abs(constant):g}")
+        parts.append(f"{'-' if constant < 0 else '+'} {abs(constant):.10g}")
     text = " ".join(sorted(parts, key=lambda part: part[0] == "-"))
     return text.removeprefix("+ ") if text.startswith("+") else text.replace("- ", "-", 1)
 
@@ -408,7 +464,8 @@ def _in_order(first: FloatArray, second: FloatArray) -> float:
         return 0.0
     by_chance = float(np.mean(first <= np.roll(second, len(second) // 2 + 1)))
     by_chance = max(by_chance, float(np.mean(np.searchsorted(np.sort(first), second, "right")) / len(first)))
-    return share if len(first) * np.log(min(max(by_chance, 1e-9), 1.0)) < _CHANCE and by_chance < share else 0.0
+    sure = len(first) * np.log(min(max(by_chance, 1e-9), 1.0)) < _CHANCE
+    return share if sure and 1.0 - share <= _FEWER * (1.0 - by_chance) else 0.0
 
 
 def _chain(chain: Sequence[Look]) -> Iterator[Proposed]:
@@ -518,10 +575,10 @@ def _begins_with(values: FloatArray, fact: BoolArray) -> bool:
     """Whether all smallest of some values have a fact, by more than chance, and of those next to them fewer do."""
     below = values < values[~fact].min(initial=np.inf)
     near, rows = values[~below], int((values[below] > values.min()).sum())  # Of one value: a condition on that
-    if min(rows, len(near)) < _ENOUGH:
+    if rows < _ENOUGH or len(near) < _BEYOND_IT:
         return False
-    next_to = ~below & (values <= np.partition(near, _ENOUGH - 1)[_ENOUGH - 1])
-    return bool(fact[next_to].mean() <= _SHARP and rows * np.log(fact.mean()) < _CHANCE)
+    next_to = ~below & (values <= np.partition(near, _BEYOND_IT - 1)[_BEYOND_IT - 1])
+    return bool((there := fact[next_to].mean()) <= _SHARP and rows * np.log(max(there, 1e-9)) < _CHANCE)
 
 
 def _implies(one: BoolArray, other: BoolArray) -> bool:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import datetime as dt
 from collections import Counter
+from functools import reduce
 
 import numpy as np
 import pyarrow as pa
@@ -442,7 +442,8 @@ def test_counts_add_up_over_batches():
     for batch in batches:
         added = added.merge(RuleCounts.of(book.rules, batch, declared))
     for at, whole in book.counts.pairs.items():
-        assert sorted(map(str, added.pairs[at].to_pylist())) == sorted(map(str, whole.to_pylist()))
+        counted = [zip(each.values.to_pylist(), each.rows.tolist(), strict=True) for each in (added.pairs[at], whole)]
+        assert sorted(map(str, counted[0])) == sorted(map(str, counted[1]))
     assert added.broken.tolist() == book.counts.broken.tolist()
 
 
@@ -454,10 +455,28 @@ def test_a_lookup_is_of_combinations_that_enough_records_have():
     assert set(map(int, kept(book, cells).cells[-3:, 1])) <= {0, 1}  # what only three records have is not released
     pairs, cells, _ = book_of(table, columns, ["pairs(county, region)"], least=5)
     assert pairs.count_broken(pairs.cells.from_cells(cells)).tolist() == [3]
-    of_units = dataclasses.replace(book, least=21, k=3)  # 20 rows, or all, could be of one or two units
-    assert kept(of_units, cells).cells.tolist() == cells.tolist()
-    pairs = dataclasses.replace(pairs, least=21, k=3)
-    assert pairs.count_broken(pairs.cells.from_cells(cells)).tolist() == [43]
+
+
+def test_combinations_of_enough_units_come_out():
+    rng, k = np.random.default_rng(8), 4
+    rows = [(f"d{a}", b, int(unit)) for a, b, unit in rng.integers(0, [9, 3, 12], (150, 3))]
+    rows += [("d9", 1, 3)] * 30 + [(None, 2, unit) for unit in range(5)]  # many rows of one unit; a null of five
+    term, target, unit = zip(*rows, strict=True)
+    table = pa.table({"diagnosis": term, "ward": pa.array(target).cast(pa.string())})
+    columns = {name: Column(kind="categorical") for name in table.column_names}
+    rules = parse_rules(["pairs(diagnosis, ward)"], columns)
+    units = np.array(unit, dtype=np.uint64)
+    whole = RuleCounts.of(rules, table.combine_chunks().to_batches()[0], columns, (units, k))
+    parts = [(batch, units[at * 40 :][: len(batch)]) for at, batch in enumerate(table.to_batches(max_chunksize=40))]
+    added = reduce(RuleCounts.merge, (RuleCounts.of(rules, batch, columns, (own, k)) for batch, own in parts))
+    common = naive.common_pairs(rules[0], table.to_pylist(), k, unit)
+    every = set(zip(term, table["ward"].to_pylist(), strict=True))
+    assert ("d9", "1") in every - common and (None, "2") in common and len(common) < len(every) - 1
+    for counts in (whole, added):
+        found = counts.pairs[0].values.filter(pa.array(counts.pairs[0].are_of(k)))
+        assert set(zip(*(column.to_pylist() for column in found.columns), strict=True)) == common
+        of_rows = counts.without_units().pairs[0]
+        assert of_rows.are_of(k).sum() == len(naive.common_pairs(rules[0], table.to_pylist(), k))
 
 
 def test_pairs_are_exchanged_among_rows_at_fault_first():

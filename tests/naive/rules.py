@@ -67,7 +67,9 @@ def broken(rule, rows, pairs=(), step=0.0):
     return sum(breaks(rule, row, pairs, step) for row in rows)
 
 
-def common_pairs(rule, rows, least):
-    """The pairs of a lookup or rule of pairs that at least so many rows have."""
+def common_pairs(rule, rows, least, units=None):
+    """The pairs of a lookup or rule of pairs that at least so many rows, or units, have."""
     found = [(plain(row[rule.terms[0][0]]), plain(row[rule.target])) for row in rows]
+    if units is not None:
+        found = [pair for pair, _ in set(zip(found, units, strict=True))]
     return {pair for pair in found if found.count(pair) >= least}

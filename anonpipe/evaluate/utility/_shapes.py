@@ -57,6 +57,7 @@ _SKEWNESS, _KURTOSIS = 1.1395, 5.4
 _Z = 1.959964
 _NAMED = 4  # Columns, or pairs, that are named where they are furthest from the original
 _LEAST_ROWS = 4  # Records of the original that can be halved
+_ROUNDING = 1e-6  # Of correlations, in which computed columns may differ by rounding
 
 
 @dataclass(frozen=True, eq=False)
@@ -383,6 +384,7 @@ def correlations_apart(old: FloatArray, new: FloatArray, splits: Splits) -> tupl
     sides = [(side - middle) / np.where(unit > 0, unit, 1.0) for side in (old, new)]
     before, after = (_correlation(_sums(side, np.ones(len(side), dtype=np.bool_))) for side in sides)
     differences = np.abs(after - before)
+    differences[differences < _ROUNDING] = 0.0  # of a column that a rule computes from another, chance has less
     differences[np.isnan(after) & ~np.isnan(before)] = np.inf
     whole = _sums(sides[0], np.ones(len(old), dtype=np.bool_))
     halves = np.empty((len(splits.first), width, width))

@@ -102,7 +102,8 @@ class InputCounts:
         self.scans = [merge_scans([*self.scans, scanned])]  # at once: what is counted of numbers by rank is large
         if job.rules:
             some = batch if kept is None else batch.filter(pa.array(kept))
-            self.rules = self.rules.merge(RuleCounts.of(job.parsed_rules, some, job.columns))
+            of_rows = None if units is None else (units if kept is None else units[kept], job.k)
+            self.rules = self.rules.merge(RuleCounts.of(job.parsed_rules, some, job.columns, of_rows))
         return batch, units, kept
 
     @property
