@@ -589,7 +589,7 @@ def _of_gate(name: str, limit: float | None, assessment: Assessment, at_default:
     if found.reason is not None:
         return [unmeasured(key, found.reason, limit, **given)]
     given |= {"columns": found.worst, "compared": found.columns}
-    if found.high is not None and "risk" in MEASURED[name].needs:
+    if found.high is not None and found.value == found.value:
         given |= {"point": found.value, "high": found.high}
     return [held(key, value, limit, **given)]
 
