@@ -1247,6 +1247,7 @@ def test_numbers_unlike_their_neighbours_are_asked_about() -> None:
         "hospital days": np.minimum(rng.geometric(0.1, rows), 60),
         "minutes": np.where(rng.random(rows) < 0.6, 5 * rng.integers(2, 12, rows), rng.integers(10, 60, rows)),
         "pressure": rng.normal(120, 12, rows).astype(int),
+        "day": np.repeat(rng.choice(np.arange(1, 31), 50), rows // 50),  # pieces of a table that is sorted by date
     }
     table = pa.table({**quantities, "zz": 101 + rng.choice(40, rows, p=SHARES), "x": rng.normal(size=rows)})
     found = guess(look_at(table))

@@ -428,6 +428,7 @@ def _without_persons(look: Look, kind: Kind) -> Guess:
 
 
 UNEVEN, APART = 8.0, 0.2  # How far from the mean of its neighbours' rows: in variances, and as a share of the larger
+ALIKE = 0.8  # Share of values that lie on the same side of that in both halves of the sample
 
 
 def _uneven(look: Look) -> bool:
@@ -436,11 +437,16 @@ def _uneven(look: Look) -> bool:
     if _too_many(look) or not len(values) or np.ptp(values) >= 2 * look.distinct or np.abs(values).max() >= 2.0**53:
         return False
     values = values.astype(np.int64)
-    numbers, rows = np.arange(values.min() + 1, values.max()), np.bincount(values - values.min()).astype(np.float64)
+    # Of two halves, as rows of a sorted input are near to others of their value in the sample
+    halves = [np.bincount(half - values.min(), minlength=int(np.ptp(values)) + 1) for half in np.array_split(values, 2)]
+    numbers, rows = np.arange(values.min() + 1, values.max()), (halves[0] + halves[1]).astype(np.float64)
     around, own = (rows[:-2] + rows[2:]) / 2.0, rows[1:-1]
     asked = np.isin(numbers % 5, (2, 3)) & (own > 0)
+    one, other = (np.sign(2 * half[1:-1] - half[:-2] - half[2:])[asked] for half in halves)
     off, around, own = np.abs(own - around)[asked], around[asked], own[asked]
-    if len(own) < FEW_CODES / 2 or np.median(off**2 / (own + around / 2.0)) < UNEVEN:
+    if len(own) < FEW_CODES / 2 or np.mean(one == other) < ALIKE:
+        return False
+    if np.median(off**2 / (own + around / 2.0)) < UNEVEN:
         return False
     return bool(np.median(off / np.maximum(own, around)) >= APART)
 
