@@ -56,9 +56,9 @@ Details = Annotated[bool, typer.Option("--details", help="Print all columns, che
 Verbose = Annotated[bool, typer.Option("--verbose", help="Log stages, rows and seconds on standard error")]
 _NOT_LOOKED_AT = "who published it was not looked at; with the steward's public key: --key steward.pub"
 _MEND = "fetch it again from where it was published; its steward runs the same job again and has the same release"
-COLD = "compiling for this machine, about a minute; later runs start at once"
+COLD = "compiling for this machine, up to a minute; later runs start at once"
 COLD_AGAIN = (
-    "compiling for this machine, about a minute, in every run: no private folder for compiled code can be "
+    "compiling for this machine, up to a minute, in every run: no private folder for compiled code can be "
     "written; set NUMBA_CACHE_DIR to one"
 )
 
