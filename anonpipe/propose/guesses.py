@@ -446,9 +446,8 @@ def _uneven(look: Look) -> bool:
     off, around, own = np.abs(own - around)[asked], around[asked], own[asked]
     if len(own) < FEW_CODES / 2 or np.mean(one == other) < ALIKE:
         return False
-    if np.median(off**2 / (own + around / 2.0)) < UNEVEN:
-        return False
-    return bool(np.median(off / np.maximum(own, around)) >= APART)
+    clear = np.median(off**2 / (own + around / 2.0)) >= UNEVEN
+    return bool(clear and np.median(off / np.maximum(own, around)) >= APART)
 
 
 def _equal_digits(look: Look) -> int:

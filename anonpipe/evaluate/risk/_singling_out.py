@@ -278,7 +278,7 @@ def _of_release(data: AttackData) -> Measured:
     found = {name: (singling_out(met), met) for name, met in require(data.singled).items()}
     measured = {name: each.measurement(name, met) for name, (each, met) in found.items()}
     if len(found) == 2 and found["one"][0].undecided:
-        few = f"By one column {found['one'][0].attacks} predicates do: too few to tell persons from chance."
+        few = f"On one column only {found['one'][0].attacks} such predicates exist: too few to compare with chance."
         measured["several"] = replace(measured["several"], note=f"{measured['several'].note} {few}")
         del measured["one"]
     return list(measured.values())

@@ -211,7 +211,7 @@ def test_few_by_one_column_are_compared_where_it_can_be_done():
 
     names = [[each.name for each in measured(*how)] for how in ((5, 50), (5, 500), (20, 50), (0, 50))]
     assert names == [["singling_out.several"]] + 3 * [["singling_out.one", "singling_out.several"]]
-    assert "By one column 20 predicates do: too few" in measured(5, 50)[0].note
+    assert "On one column only 20 such predicates exist: too few" in measured(5, 50)[0].note
 
 
 def test_predicates_on_one_released_record_are_one_attack():
