@@ -463,7 +463,6 @@ def select(
     degrees: float | None = math.inf,
     starts: Iterable[int] = (50, 150, 450),
     idle: int | None = None,
-    beaten: int = _BEATEN,
 ) -> Selection:
     """Fit every number and shape of components to a sample (sample_rows, width) and take the one of the largest BIC."""
     # Each starts from several groupings: all take a few passes, the likeliest some more (Biernacki, Celeux & Govaert
@@ -482,20 +481,40 @@ def select(
         latest: list[float] = []
         for groups in allowed:
             bounds = constraints(k, n_rows, groups, variances, shape=shape, degrees=degrees)
-            here = on_sample(bounds, len(sample), n_rows)
-            firsts = [tree[groups - 1] for tree in trees if tree[groups - 1].max() + 1 == groups]
-            found = _likeliest(sample, few, firsts, here)
-            if found is None:
+            run = _short_run(sample, few, [tree[groups - 1] for tree in trees], bounds, groups, n_rows)
+            if run is None:
                 continue
-            runs.append(_Run(bounds, here, found, len(sample)))
-            latest.append(runs[-1].bic)
+            runs.append(run)
+            latest.append(run.bic)
             if idle is not None and len(latest) - 1 - int(np.argmax(latest)) >= idle:
                 break
     if not runs:
         raise InputError("no mixture was tried; name one or more shapes, and one or more numbers to start from")
-    ended = race(runs, lambda run: run.bic, lambda run: run.ended(sample), beaten)
+    ended = race(runs, lambda run: run.bic, lambda run: run.ended(sample), _BEATEN)
     best = max(ended, key=lambda run: run.bic)
     return Selection(best.fit.mixture, best.bounds, ended)
+
+
+def grow(
+    sample: FloatArray, begun: Selection, k: int, n_rows: int, *, most: float, factor: float = 1.5, start: int = 150
+) -> Selection:
+    """The mixture chosen on few records fitted on to more, or by `factor` more components while their BIC rises."""
+    # The BIC of few records favours fewer components than that of all: what differs within them would be lost.
+    asked = begun.constraints
+    here, numbers = on_sample(asked, len(sample), n_rows), [begun.mixture.n_groups]
+    while (larger := math.ceil(factor * numbers[-1])) <= most:
+        numbers.append(larger)
+    short = fit(sample, begun.mixture, here, tolerance=TOLERANCE, iterations=SHORT_PASSES)
+    runs, variances = [_Run(asked, here, short, len(sample))], sample.var(axis=0)
+    few = np.ascontiguousarray(sample[evenly_spaced(len(sample), TREE_ROWS)])
+    (tree,) = agglomerate(few, numbers[-1], (start,))
+    for groups in numbers[1:]:
+        bounds = constraints(k, n_rows, groups, variances, shape=asked.shape, degrees=asked.degrees)
+        run = _short_run(sample, few, [tree[groups - 1]], bounds, groups, n_rows)
+        if run is None or run.bic <= runs[-1].bic:
+            break
+        runs.append(run)
+    return Selection(runs[-1].fit.mixture, runs[-1].bounds, tuple(runs))
 
 
 def race(
@@ -536,19 +555,22 @@ def on_sample(bounds: Constraints, rows: int, n_rows: int) -> Constraints:
     return replace(bounds, prior_rows=bounds.prior_rows * rows / n_rows)
 
 
-def _likeliest(sample: FloatArray, few: FloatArray, firsts: list[IntArray], bounds: Constraints) -> Fit | None:
-    """The most likely of the short fits from several first groupings of `few`; None without any."""
+def _short_run(
+    sample: FloatArray, few: FloatArray, firsts: list[IntArray], bounds: Constraints, groups: int, n_rows: int
+) -> _Run | None:
+    """The likeliest of the short fits from several groupings of `few`; None where none has so many groups."""
+    here = on_sample(bounds, len(sample), n_rows)
     best: Fit | None = None
     seen: list[IntArray] = []
     for labels in firsts:
-        if any(np.array_equal(labels, other) for other in seen):
+        if labels.max() + 1 != groups or any(np.array_equal(labels, other) for other in seen):
             continue
         seen.append(labels)
-        start = m_step(hard_statistics(few, labels, diagonal=bounds.shape in DIAGONAL), bounds)
-        result = fit(sample, start, bounds, tolerance=TOLERANCE, iterations=_START_PASSES)
+        start = m_step(hard_statistics(few, labels, diagonal=bounds.shape in DIAGONAL), here)
+        result = fit(sample, start, here, tolerance=TOLERANCE, iterations=_START_PASSES)
         if best is None or result.log_likelihoods[-1] > best.log_likelihoods[-1]:
             best = result
-    return best and _longer(sample, best, bounds, SHORT_PASSES)
+    return None if best is None else _Run(bounds, here, _longer(sample, best, here, SHORT_PASSES), len(sample))
 
 
 def _longer(sample: FloatArray, begun: Fit, bounds: Constraints, iterations: int) -> Fit:

@@ -30,7 +30,7 @@ CHOICE_ROWS = 4_000  # Of them those that number and shape of the components, an
 # Numbers of components tried, those of the paper, until `_IDLE` in turn do not raise the BIC of their short runs
 _NUMBERS_TRIED = range(2, 11)
 _IDLE = 2
-_GROWTH, _MOST_COMPONENTS = 1.5, 64  # On more records: they grow by this factor while the BIC rises, up to so many
+_MOST_COMPONENTS = 64  # On more records their number grows while the BIC rises, up to so many
 _SHAPES_TRIED = ("full", "vev")  # Shapes tried where none is asked for
 
 # Least records of a part of a component: so many times k, so many, and so many in the sample
@@ -278,7 +278,7 @@ def choose(
     iterations: int,
 ) -> MixtureGroups:
     """The mixture, by BIC on the first records of the sample and fitted to all of it, and latent classes likewise."""
-    most, few = max(1, (params.rows - 1) // k), sample.first(CHOICE_ROWS)
+    few = sample.first(CHOICE_ROWS)
     least = max(_TIMES_K * k, _LEAST, params.rows * params.width**2 / _COVARIANCES)
     # Both at once: strata are few, and one takes longer than the others
     with one_thread(), ThreadPoolExecutor(1) as thread:
@@ -288,7 +288,7 @@ def choose(
             few.scores,
             k,
             params.rows,
-            numbers=_NUMBERS_TRIED if components is None else [min(components, most)],
+            numbers=_NUMBERS_TRIED if components is None else [min(components, max(1, (params.rows - 1) // k))],
             shapes=_SHAPES_TRIED if shape is None else [shape],
             degrees=math.inf if tails == "gaussian" else None,
             idle=_IDLE,
@@ -296,7 +296,8 @@ def choose(
         mixture = chosen.mixture
         if len(sample.keys) > len(few.keys):
             if components is None:
-                chosen = _more_components(sample, chosen, params.rows, k, min(_MOST_COMPONENTS, params.rows / least))
+                most = min(_MOST_COMPONENTS, params.rows / least)
+                chosen = mixtures.grow(sample.scores, chosen, k, params.rows, most=most)
             bounds = mixtures.on_sample(chosen.constraints, len(sample.keys), params.rows)
             mixture = mixtures.fit(
                 sample.scores, chosen.mixture, bounds, tolerance=mixtures.TOLERANCE, iterations=iterations
@@ -304,18 +305,6 @@ def choose(
     share, labels = len(sample.keys) / params.rows, mixtures.assign(sample.scores, mixture)
     divisions = divide(sample, labels, mixture.n_groups, starts_of(categories), max(least * share, _SAMPLED))
     return MixtureGroups(params, mixture, None if of_categories is None else of_categories.result(), divisions)
-
-
-def _more_components(
-    sample: DrawnSample, few: mixtures.Selection, rows: int, k: int, most: float
-) -> mixtures.Selection:
-    """The mixture of the largest BIC on more records, of as many components as on few ones or more."""
-    # The BIC of few records favours fewer components than that of all: what differs within them would be lost
-    bounds, numbers = few.constraints, [few.mixture.n_groups]
-    while (larger := math.ceil(_GROWTH * numbers[-1])) <= most:
-        numbers.append(larger)
-    asked: dict[str, Any] = {"numbers": numbers, "shapes": [bounds.shape], "degrees": bounds.degrees}
-    return mixtures.select(sample.scores, k, rows, **asked, starts=(150,), idle=1, beaten=0)
 
 
 def _assign_rows(part: FloatArray, *, params: MixtureGroups) -> FloatArray:

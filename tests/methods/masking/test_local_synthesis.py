@@ -15,7 +15,20 @@ from anonpipe.errors import InputError, JobError
 from anonpipe.methods.latent_classes import class_e_step
 from anonpipe.methods.masking import MASKERS, _local_synthesis
 from anonpipe.methods.masking._draws import category_codes, dummies, fit_categories, starts_of
-from anonpipe.methods.mixture import assign, correcting_maps, fit, group_statistics, on_sample, select
+from anonpipe.methods.mixture import (
+    TOLERANCE,
+    agglomerate,
+    assign,
+    bic,
+    constraints,
+    correcting_maps,
+    fit,
+    group_statistics,
+    hard_statistics,
+    m_step,
+    on_sample,
+    select,
+)
 from tests.in_memory import run_steps
 from tests.methods.masking.tables import KEY, correlated, splits
 from tests.naive import local_synthesis as naive
@@ -184,7 +197,14 @@ def test_mixture_is_of_fit_to_sample_and_groups_of_twin(monkeypatch):
     assert made[:, -1].astype(int).tolist() == naive.groups_of(scores.tolist(), wanted, 20)
 
 
-@pytest.mark.parametrize("heaps", [1, 12])
+def bic_of_short_run(features, start, bounds):
+    """Of 25 passes from a mixture."""
+    ended = fit(features, start, bounds, tolerance=TOLERANCE, iterations=25)
+    number = start.n_groups
+    return bic(ended.log_likelihoods[-1], bounds.parameters(number), len(features)), ended.mixture
+
+
+@pytest.mark.parametrize("heaps", [1, 3, 12])
 def test_more_records_show_more_components(heaps, monkeypatch):
     """Of as many as have the largest BIC where numbers grow by half, and each has 400 records or more."""
     monkeypatch.setattr(_local_synthesis, "CHOICE_ROWS", 120)
@@ -193,17 +213,21 @@ def test_more_records_show_more_components(heaps, monkeypatch):
     steps, seen = watched(MASKERS["local_synthesis"].steps(k=5, shape="full"), "mixture")
     run_steps(features, steps, key=KEY, parts=[8_000])
     ((sample, found),) = seen
-    few = select(sample.scores[:120], 5, 8_000, shapes=["full"], idle=2).mixture.n_groups
-    tried, latest = [few], []
-    while math.ceil(1.5 * tried[-1]) <= 20:
-        tried.append(math.ceil(1.5 * tried[-1]))
-    for number in tried:
-        alone = select(sample.scores, 5, 8_000, numbers=[number], shapes=["full"], starts=(150,), beaten=0).runs
-        latest.append(alone[0].bic)
-        if latest[-1] < max(latest):
+    few = select(sample.scores[:120], 5, 8_000, shapes=["full"], idle=2)
+    kept = few.constraints
+    best, mixture = bic_of_short_run(sample.scores, few.mixture, kept)
+    number, first = few.mixture.n_groups, sample.scores[::4]
+    while (number := math.ceil(1.5 * number)) <= 20:
+        bounds = constraints(5, 8_000, number, sample.scores.var(axis=0))
+        labels = agglomerate(first, number, (150,))[0][number - 1]
+        latest, larger = bic_of_short_run(sample.scores, m_step(hard_statistics(first, labels), bounds), bounds)
+        if latest <= best:
             break
-    assert found.mixture.n_groups == tried[int(np.argmax(latest))]
-    assert found.mixture.n_groups > few if heaps > 1 else found.mixture.n_groups <= few + 1
+        best, mixture, kept = latest, larger, bounds
+    assert found.mixture.n_groups == mixture.n_groups
+    assert mixture.n_groups > few.mixture.n_groups if heaps == 12 else mixture.n_groups == few.mixture.n_groups
+    ended = fit(sample.scores, mixture, kept, tolerance=TOLERANCE, iterations=50).mixture
+    assert np.allclose(found.mixture.means, ended.means, atol=1e-9)
 
 
 def test_latent_classes_of_a_larger_sample_are_more_likely_there(monkeypatch):
