@@ -54,7 +54,7 @@ Internal = Annotated[str | None, typer.Option(help="Where internal reports lie, 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs")]
 Details = Annotated[bool, typer.Option("--details", help="Print all columns, checks, reasons and notes")]
 Verbose = Annotated[bool, typer.Option("--verbose", help="Log stages, rows and seconds on standard error")]
-_NOT_LOOKED_AT = "who published it was not looked at; with the steward's public key: --key steward.pub"
+_UNCHECKED = "signature not checked; give the steward's public key: --key steward.pub"
 _MEND = "fetch it again from where it was published; its steward runs the same job again and has the same release"
 COLD = "compiling for this machine, up to a minute; later runs start at once"
 COLD_AGAIN = (
@@ -277,11 +277,7 @@ def demo(
     both = _compared(loaded.output, loaded.report.internal)
     if details:
         display.show_compared(both)
-    from anonpipe.files import write_atomic
-    from anonpipe.report.before_after import draw
-
-    picture = folder / "before-after.png"
-    write_atomic(picture, draw(both))
+    _draw_picture(both, picture := folder / "before-after.png")
     display.line(f"picture  {picture}")
     display.line(f"next     anonpipe init YOUR.parquet --k {k} > job.yaml")
 
@@ -318,10 +314,7 @@ def summary(
         display.warn(f"the release at {output} was not made by this job as it stands: {other}")
     display.show_compared(made, form)
     if picture is not None:
-        from anonpipe.files import write_atomic
-        from anonpipe.report.before_after import draw
-
-        write_atomic(picture, draw(made))
+        _draw_picture(made, picture)
         if form is Form.TABLES:
             display.line(f"picture: {picture}")
 
@@ -401,6 +394,14 @@ def board(
         display.line(f"{folder / name}: internal, for the data steward and the board only")
 
 
+def _draw_picture(made: Report, picture: Path) -> None:
+    """Write the picture of both tables."""
+    from anonpipe.files import write_atomic
+    from anonpipe.report.before_after import draw
+
+    write_atomic(picture, draw(made))
+
+
 def _draw(made: Report, page: Path, silent: bool = False) -> None:
     """Write the page of a report, for nobody else's eyes where it is internal."""
     from anonpipe.files import write_atomic
@@ -469,7 +470,7 @@ def verify(
         read = found.manifest or {"files": None}
         number = None if read["files"] is None else len(read["files"])
         facts: dict[str, Any] = {"rows": read.get("rows"), "files": number, "created": read.get("created")}
-        facts["signature"] = "not looked at" if key is None else "refused" if found.origin else "of this key"
+        facts["signature"] = "not checked" if key is None else "refused" if found.origin else "of this key"
         intact = {"intact": not found.problems, "version": found.where.url(), "withdrawn": withdrawn}
         display.as_json(intact | facts | {"problems": found.problems})
     manifest = _refuse(release, found)
@@ -477,7 +478,7 @@ def verify(
         files = plural(len(manifest["files"]), "file")
         rows = rows_in_copies(manifest["rows"], manifest.get("copies", 1))
         display.line(f"{files}, {rows}: checksums and schema are those of the manifest")
-        display.line(_NOT_LOOKED_AT if key is None else f"signed by the owner of {key}")
+        display.line(_UNCHECKED if key is None else f"signed by the owner of {key}")
 
 
 @app.command(epilog="Example: anonpipe evaluate registry.parquet elsewhere.csv --job job.yaml --html both.html")
@@ -569,7 +570,7 @@ def export(
         summary_text = f"{plural(made.rows, 'row')} in {parts}: {made.path}"
         display.line(made.path if form is Form.QUIET else summary_text)
     if form is Form.TABLES and key is None:
-        display.line(_NOT_LOOKED_AT)
+        display.line(_UNCHECKED)
 
 
 @app.command("codebook", epilog="Example: anonpipe codebook registry-release --format ddi > release.xml")

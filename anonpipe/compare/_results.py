@@ -373,6 +373,7 @@ def _scales(axes: Any, study: Study, places: Sequence[Place]) -> None:
         values = [place[at] for place in places]
         if values and min(values) > 0 and max(values) / min(values) > WIDE_RANGE:
             getattr(axes, f"set_{which}scale")("log")
+            getattr(axes, f"{which}axis").set_major_formatter("{x:g}")  # no powers of ten
         elif values and axis.unit == "share" and min(values) >= 0:
             getattr(axes, f"set_{which}lim")(left=0.0) if which == "x" else axes.set_ylim(bottom=0.0)
 

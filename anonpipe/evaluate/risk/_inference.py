@@ -37,7 +37,7 @@ _RISK = _figure(
 _SUREST = {
     share: _figure(
         f"attribute_inference.surest_{100 * share:g}",
-        f"The same of the surest {100 * share:g} % of the guesses, in the worst column",
+        f"Attribute inference by the surest {100 * share:g} % of the guesses, worst column",
         audience=Audience.STEWARD,
         baseline_is=_NO_MORE,
     )

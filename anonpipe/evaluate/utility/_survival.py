@@ -76,7 +76,7 @@ _DIFFERENCE = Figure(
     "Johansen (1978), Scand. J. Stat. 5:141-150", Audience.STEWARD,
     baseline_is="the same curve of another sample of the population, from halves of the original",
 )  # fmt: skip
-_WITHOUT = replace(_DIFFERENCE, key="survival.without", title="The same without weights")
+_WITHOUT = replace(_DIFFERENCE, key="survival.without", title="Largest difference of an unweighted curve")
 _WORST_CURVE = ratio_figure("survival_curves", "Survival curve furthest from the original, overall or of a group")
 
 

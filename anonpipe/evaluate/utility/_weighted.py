@@ -24,7 +24,7 @@ _MEANS = Figure(
     "weighted.means", "Weighted means of numbers and shares of categories, the furthest", "standard errors",
     _SOURCE, Audience.STEWARD, undefined="no number varies, and no category has enough records",
 )  # fmt: skip
-_UNWEIGHTED = replace(_MEANS, key="weighted.without", title="The same without weights")
+_UNWEIGHTED = replace(_MEANS, key="weighted.without", title="Unweighted means and shares, the furthest")
 _TOTALS = replace(_MEANS, key="weighted.totals", title="Weighted totals of numbers by category, the furthest")
 _WORST = replace(
     _MEANS, key="weighted_estimates", unit="", audience=Audience.SEVERAL,
