@@ -334,7 +334,9 @@ def _check_keys(manifest: dict[str, Any], by: Sequence[str]) -> None:
                 f"column {name!r} is not released unchanged, which --by needs; use one of: {', '.join(kept) or 'none'}"
             )
     if len(set(by)) < len(by) or len(by) == len(manifest["columns"]):
-        raise JobError("--by names a column twice, or all columns; name fewer columns, each once")
+        raise JobError(
+            f"--by names {'a column twice' if len(set(by)) < len(by) else 'all columns'}; name fewer, each once"
+        )
     if manifest.get("k_counts", "rows") != "rows":
         raise InputError(
             "k counts units of several rows, and a release has no unit column: folder sizes cannot be checked"
@@ -411,7 +413,7 @@ def _check(schema: pa.Schema, manifest: dict[str, Any], target: Path) -> None:
     need(f"{target} is written", "statistics", "pyreadstat")
     program, allowed = _NAMES[target.suffix.lower()]
     if odd := [name for name in schema.names if allowed.fullmatch(name) is None]:
-        raise InputError(f"{program} takes no columns named {', '.join(map(repr, odd))}; export as CSV and rename them")
+        raise InputError(f"{program} cannot store the names {', '.join(map(repr, odd))}; export as CSV and rename them")
     rows = sum(entry["rows"] for entry in manifest["files"])
     if rows * len(schema) > _MOST_VALUES:
         raise InputError(f"{rows:,} rows of {len(schema)} columns are too many for {target.suffix}; export as CSV")

@@ -157,7 +157,8 @@ def disk_error(error: BaseException, what: str) -> AnonpipeError:
     code, name = system_code(error), getattr(error, "filename", None)
     if code in FULL:
         return OutputError(
-            f"the disk is full while {what}; free space or set run.staging to a larger disk, then --resume"
+            f"the disk is full while {what}; free space or set run.staging to a larger disk, then "
+            "--resume; or delete the working files, which hold original values: anonpipe purge"
         )
     if code == errno.EFBIG:
         return OutputError(f"a file grew beyond the limit of this account (ulimit -f) while {what}; raise the limit")

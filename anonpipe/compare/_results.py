@@ -475,7 +475,7 @@ def legend(study: Study) -> tuple[str, ...]:
     figures = [row.figures[axis.name] for axis in study.axes for row in study.rows if axis.name in row.figures]
     risks = [row.figures[study.risk.name] for row in study.rows if study.risk.name in row.figures]
     risks = risks if study.risk.better == "lower" else []
-    away = "(..): the baseline, what an attacker has without the release's fault"
+    away = "(..): the baseline, which an attacker reaches without the release"
     marks = {
         "±: two standard errors over draws": any(math.isfinite(figure.error) for figure in figures),
         "[..]: the 95 % interval": any(figure.low is not None for figure in risks),

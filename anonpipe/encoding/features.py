@@ -365,7 +365,7 @@ class FeatureEncoder:
 
 
 @kernel
-def _fall(x: FloatArray, low: float, high: float, excess: float) -> float:
+def _needed_shift(x: FloatArray, low: float, high: float, excess: float) -> float:
     """How far sorted values must fall so that, held inside [low, high], they lose `excess` in sum."""
     # Walks from one change of slope to the next: a value above `high` starts to move when it comes inside, a value at
     # `low` stops. The values inside are always x[bottom:top].
@@ -411,8 +411,8 @@ def _shift(x: FloatArray, low: float, high: float, excess: float) -> float:
     if excess == 0.0:
         return 0.0
     if excess > 0.0:
-        return -_fall(x, low, high, excess)
-    return float(_fall(-x[::-1], -high, -low, -excess))
+        return -_needed_shift(x, low, high, excess)
+    return float(_needed_shift(-x[::-1], -high, -low, -excess))
 
 
 @kernel

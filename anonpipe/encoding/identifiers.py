@@ -233,7 +233,7 @@ def check_repeats(counted: Sequence[Repeats], k: int, rows_per_unit: str, unit: 
     ]
     if rows_per_unit == "many":
         found.append(f"rows_per_unit is many: {many_rows(k)}")
-    return found + [_counts(one) + (f"; k={k} counts these" if one.name == unit else "") for one in repeated]
+    return found + [_counts(one) + (f"; k={k} counts persons" if one.name == unit else "") for one in repeated]
 
 
 def _not_a_unit(one: Repeats, k: int) -> str:

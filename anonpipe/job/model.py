@@ -324,11 +324,12 @@ class Job(Options):
 
     @property
     def in_force(self) -> frozenset[str]:
-        """What remedies ask for: the mask or `groups`, `normal_scores`, `rules`; keys `recoded` in their place."""
+        """What remedies ask for: the mask or `groups`, `normal_scores`, `rules`, `bounds`; keys `recoded`."""
         scored = all(column.scored for column in self.columns.values() if column.can_be_scored)
         how = {self.mask.method if self.mask is not None else "groups"} if self.replaces else set()
         how |= {"recoded"} if self.keys_recoded and (self.mask is None or self.mask.method == "pram") else set()
-        how |= ({"normal_scores"} if scored else set()) | ({"rules"} if self.rules else set())
+        bounded = any(column.bounds is not None for column in self.columns.values())
+        how |= {name for name, on in (("normal_scores", scored), ("rules", self.rules), ("bounds", bounded)) if on}
         return frozenset(how | ({"unchanged outside strata"} if self.unchanged_outside_strata else set()))
 
     @property
@@ -734,10 +735,9 @@ def load_job(path: str | Path, overrides: dict[str, Any] | None = None) -> Job:
         text = Path(path).read_text(encoding="utf-8")
     except IsADirectoryError:
         raise JobError(f"{path} is a folder, and not a job file; give the file, such as job.yaml") from None
-    except OSError:
-        raise JobError(
-            f"the job file {path} cannot be read; make one with: anonpipe init data.parquet > {path}"
-        ) from None
+    except OSError as error:
+        what = "does not exist" if isinstance(error, FileNotFoundError) else "cannot be read"
+        raise JobError(f"the job file {path} {what}; make one with: anonpipe init data.parquet > {path}") from None
     except UnicodeDecodeError:
         raise JobError(f"the job file {path} is no text in UTF-8; save it as UTF-8") from None
     return parse_job(overridden(read_content(text, path), overrides or {}))

@@ -41,9 +41,9 @@ class UnitLayout:
 
     def wide_names(self, name: str) -> list[str]:
         """The columns side by side, but for empty ones, of a column that differs within a unit; else the column."""
-        return [side for side in self.sides(name) if side not in self.empty]
+        return [side for side in self.every_name(name) if side not in self.empty]
 
-    def sides(self, name: str) -> list[str]:
+    def every_name(self, name: str) -> list[str]:
         """`wide_names` with the empty ones."""
         several = name in self.of_row and not self.linked
         return [row_name(name, at) for at in range(1, self.most + 1)] if several else [name]

@@ -86,7 +86,7 @@ class Method:
         if self.options is None:
             return
         if get_args(self.options.model_fields["method"].annotation) != (self.name,):
-            raise TypeError(f"{self.options.__name__}.method is not Literal[{self.name!r}], as its function is called")
+            raise TypeError(f"{self.options.__name__}.method must be Literal[{self.name!r}], the name of its function")
         if self.forms is not None and self.forms not in self.options.model_fields:
             raise TypeError(f"{self.options.__name__} has no field {self.forms!r}, which are to be its forms")
         for name, text in getattr(self, "about", {}).items():  # for editors and forms

@@ -478,11 +478,11 @@ def _coded_extremes(columns: Sequence[ScoredColumn]) -> Iterator[str]:
     if not columns:
         return
     most = max(column.outliers for column in columns)
-    records, are = ("1 record lies", "is") if most == 1 else (f"{most:,} records lie", "are")
+    records = "1 record lies" if most == 1 else f"{most:,} records lie"
     up_to = "up to " if len({column.outliers for column in columns}) > 1 else ""
     yield (
-        f"{_named([column.name for column in columns])}: {up_to}{records} far from all others and {are} released among "
-        'them, as so few could be recognised. If that value is a code for "unknown", make it a null in the input'
+        f"{_named([column.name for column in columns])}: {up_to}{records} far from all others, and among "
+        'these in the release, as so few could be recognised. If that value is a code for "unknown", make it a null'
     )
 
 

@@ -391,7 +391,7 @@ class _Bucket:
             columns[TIMES] = pa.array(code + 1)
         columns |= {name: self.rows.column(name).take(pa.array(starts)) for name in layout.of_unit}
         for name in layout.of_row:
-            for at, side in enumerate(layout.sides(name)):
+            for at, side in enumerate(layout.every_name(name)):
                 if side not in layout.empty:
                     columns[side] = self.rows.column(name).take(pa.array(starts + at, mask=number <= at))
         if table is not None:
@@ -399,7 +399,7 @@ class _Bucket:
                 columns[side] = table.values.take(pa.array(table.rows[code, at], mask=number <= at))
         return pa.RecordBatch.from_pydict(columns)
 
-    def to_linked(self, job: Job, layout: UnitLayout, ones: Mapping[str, Any]) -> pa.RecordBatch:
+    def rows_as_records(self, job: Job, layout: UnitLayout, ones: Mapping[str, Any]) -> pa.RecordBatch:
         """A record for each row, with facts of its unit and of the row before."""
         number = _released_number(self.sizes, layout.numbers)
         record, place = places(number)
@@ -446,7 +446,7 @@ def _write(
     with contextlib.ExitStack() as opened:
         for path in paths:
             bucket = _Bucket.read(job, path, key)
-            records = bucket.to_linked(job, layout, ones) if layout.linked else bucket.to_wide(layout, table)
+            records = bucket.rows_as_records(job, layout, ones) if layout.linked else bucket.to_wide(layout, table)
             if writer is None:
                 schema = _schema(bucket.rows.schema, records.schema)
                 made = pq.ParquetWriter(paths[0].parent / _FILE, schema, compression="lz4", write_page_checksum=True)
@@ -621,7 +621,7 @@ def _dimension(made: Job, layout: UnitLayout, facts: _Facts, own: Mapping[str, F
     every = 1.0 - np.cumsum([0.0, *own[ROWS][:-1]])  # Units that have each number of rows, or more
     base = {linked.before_name(name): (name, 1.0) for name in layout.of_row}
     for name in (*layout.of_unit, *layout.of_row):
-        for at, side in enumerate(layout.sides(name), start=1):
+        for at, side in enumerate(layout.every_name(name), start=1):
             base[side] = name, 1.0 if layout.linked else float(every[np.searchsorted(layout.numbers, at)])
     rows, numbers, attributes = int(facts.sizes @ np.arange(len(facts.sizes))), 0, []
     for name, column in made.columns.items():
@@ -730,7 +730,7 @@ def side_by_side(records: pa.RecordBatch, layout: UnitLayout, name: str) -> list
     """A column in each row of the units; nulls where the layout has none."""
     kind = records.schema.field(layout.wide_names(name)[0]).type
     none = pa.nulls(len(records), kind)
-    return [none if side in layout.empty else records.column(side) for side in layout.sides(name)]
+    return [none if side in layout.empty else records.column(side) for side in layout.every_name(name)]
 
 
 def row_sums(columns: Sequence[FloatArray], first: BoolArray) -> FloatArray:

@@ -41,7 +41,7 @@ class Measured:
     released: PairwiseMoments  # Likewise
 
     @property
-    def sides(self) -> tuple[PairwiseMoments, PairwiseMoments]:
+    def both_tables(self) -> tuple[PairwiseMoments, PairwiseMoments]:
         """Both tables."""
         return self.original, self.released
 
@@ -87,7 +87,8 @@ class Measured:
         centre = np.array([variable.mean for variable in self.view.variables])
         used = one.weights != 0
         first, second = (
-            one.constant + float(one.weights[used] @ (centre + self.view.sd * side.mean)[used]) for side in self.sides
+            one.constant + float(one.weights[used] @ (centre + self.view.sd * side.mean)[used])
+            for side in self.both_tables
         )
         return first, second
 
@@ -117,7 +118,7 @@ class Measured:
             return None
         shares = np.array([self.means(one) for one in known]).reshape(codes, 2)
         with_nulls = np.append(shares, [self.nulls(name, codes)], axis=0).T
-        found: IntArray = np.rint(with_nulls * [[side.rows] for side in self.sides]).astype(np.int64)
+        found: IntArray = np.rint(with_nulls * [[side.rows] for side in self.both_tables]).astype(np.int64)
         if before is not None:
             found[0] = before
         return found
@@ -182,7 +183,7 @@ def category_pictures(
 
 def _line(measured: Measured, one: CompoundColumn, column: Column, codes: int) -> NumberLine:
     mean, mean_released = map(finite, measured.means(one))
-    sides = zip(measured.nulls(one.column, codes), measured.sides, strict=True)
+    sides = zip(measured.nulls(one.column, codes), measured.both_tables, strict=True)
     nulls, nulls_released = (_of_rows(share, side.rows) for share, side in sides)
     by_codes = (one.column, None) not in measured.places  # whose nulls are among the rows
     present = (1.0 - nulls, 1.0 - nulls_released) if by_codes else (1.0, 1.0)

@@ -297,9 +297,9 @@ class _Pass:
 
         where = _first_line(self.path, self.form, wrong)
         count = guarded(self.path, _UNREADABLE, _count_misfits, self.path, self.form, name, pattern)
-        many = {0: "values", 1: "1 row"}.get(count, f"{count:,} rows")
+        many = {0: "days that no month has", 1: "1 row of another form"}.get(count, f"{count:,} rows of another form")
         return (
-            f"{self.path}: column {name!r} is declared {wanted} and holds {many} of another form{where}; "
+            f"{self.path}: column {name!r} is declared {wanted} and holds {many}{where}; "
             "correct the file, or declare another kind (missing values are empty fields or NA; other texts for them "
             "are listed in input.missing, and input.decimal, input.thousands and input.dates say how values are "
             "written: anonpipe init finds these)"

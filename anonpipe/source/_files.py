@@ -431,4 +431,6 @@ def _misfit(kind: Kind, plain: pa.DataType) -> str | None:
         return None
     if is_date(plain):
         return "needs numbers; declare kind: date"
-    return f"needs numbers; {'declare kind: binary' if pa.types.is_boolean(plain) else 'convert the column'}"
+    if pa.types.is_boolean(plain):
+        return "needs numbers; declare kind: binary"
+    return "needs numbers; convert the column, or declare kind: categorical"

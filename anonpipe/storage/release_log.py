@@ -281,7 +281,9 @@ _SAME_RECORDS = (
 _COLUMNS = "columns: {kept} as then, {added} added, {left} left out"
 _SAME_PERSONS = (
     "the same {rows:,} records, judged by samples, were released at {time} under another job{k}: other columns, "
-    "another k, recoding, units, hold-out or copies in its files (" + _COLUMNS + "). Holders of both releases can "
+    "k, bounds, methods, recoding, units or copies, or another hold-out ("
+    + _COLUMNS
+    + "). Holders of both releases can "
     "average out the noise, and join their columns"
 )
 _OTHER_JOB = (

@@ -415,8 +415,9 @@ _GATED = (
             above=0, figures=("column_shapes",), unmeasured="unmeasured.utility", example=1),
         "column distributions, worst column",
         lambda on: ("transform: normal_scores on a column of numbers keeps its distribution; " * ("normal_scores"
-        not in on) + "of a column that a rule computes, remove the rule (it is then masked itself), or raise "
-        "gates.column_shapes; " * ("rules" in on) + f"{_smaller_k(on)}, keeps more of all"),
+        not in on) + "where values lie outside the bounds of a column, correct these; " * ("bounds" in on) + "of a "
+        "column that a rule computes, remove the rule (it is then masked itself); " * ("rules" in on)
+        + f"{_smaller_k(on)}, keeps more of all; or raise gates.column_shapes"),
         audience=Audience.SEVERAL, unit=_CHANCE),
     _of_measure("utility",
         Gate("pair_shapes", None, "how pairs of columns go together",

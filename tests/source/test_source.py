@@ -214,16 +214,18 @@ def test_several_csv_files(tmp_path):
         (f"a,b\n1,x\n2,{CANARY}".encode() + b",\xff\xfe\n", "line 3 holds bytes that are not UTF-8"),
         (f"a,\xe9\n1,{CANARY}\n".encode("latin-1"), "line 1 holds bytes that are not UTF-8"),
         (b"a,b\n1,x\n2,\xc3", "line 3 holds bytes that are not UTF-8"),
+        ("a,b,on\n1,x,2020-02-28\n2,y,2021-02-29\n", "'on' is declared ISO dates .* and holds days that no month has;"),
         (f"{CANARY},x\n1,x\n", "none of the job's columns is in the header"),
         ("a,b\n", "no rows"),
         ("", "empty"),
         ("\n\n", "readable CSV"),
         (gzip.compress(f"a,b\n1,{CANARY}\n".encode() * 100)[:40], "readable CSV"),
     ],
-    ids=range(14),
+    ids=range(15),
 )
 def test_csv_errors(tmp_path, text, message, capfd):
     columns = {"a": Column(kind="integer"), "b": Column(kind="categorical")}
+    columns |= {"on": Column(kind="date")} if "a,b,on" in str(text) else {}
     found = refused(open_source, write_csv(tmp_path, text), columns)
     assert re.search(message, found), found
     assert "t.csv" in found and "\n" not in found

@@ -52,7 +52,7 @@ def information_loss(features: FloatArray, labels: IntArray) -> float:
     if not np.issubdtype(labels.dtype, np.integer):
         raise ValueError(f"labels have type {labels.dtype}; give whole numbers, 0 to n_groups - 1")
     if labels.min() < 0 or labels.max() >= len(labels):
-        raise ValueError("a label is negative, or not below the number of records; give 0 to n_groups - 1")
+        raise ValueError("labels go from 0 to n_groups - 1; one is negative, or as large as the number of records")
     features = checked_features(features)
     centred = features - features.mean(axis=0)
     total = float(np.square(centred).sum())
