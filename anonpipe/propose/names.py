@@ -176,7 +176,7 @@ def codes_for_unknown(values: FloatArray, counts: IntArray, *, days: bool = Fals
         ends += [(len(values) - above, slice(len(values) - above - _NEIGHBOURS, len(values) - above))] * (above > 0)
         width = values[middle][-1] - values[middle][0]
         far = all(min(abs(values[at] - values[next_])) > width for at, next_ in ends)
-        far &= known[outer].all() or not _as_within(ratios, below, above)
+        far = far and (bool(known[outer].all()) or not _as_within(ratios, below, above))
         if far or (known[outer].all() and all(counts[at] >= 5 * counts[next_].mean() for at, next_ in ends)):
             return dict(zip(values[outer].tolist(), counts[outer].tolist(), strict=True))
     return {}

@@ -165,7 +165,8 @@ def _look(name: str, column: pa.ChunkedArray) -> Look:
     values = pa.concat_arrays([plain(chunk) for chunk in column.chunks])
     encoded = pc.dictionary_encode(values)
     codes = np.asarray(pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False), dtype=np.int64)
-    found, form, odd, days, life = None, None, "", False, False
+    found, form, odd, days = None, None, "", False
+    life: bool | None = False
     if pa.types.is_string(values.type):
         as_days, wrong = of_days(values)
         days = wrong == 0 and len(encoded.dictionary) > 0

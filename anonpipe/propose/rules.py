@@ -548,12 +548,12 @@ def _conditions(looks: Sequence[Look], columns: Mapping[str, Column], masked: se
                     note = REASONS["threshold"].format(side="below" if sort == "<" else "above", **said)
                     yield _asked(_name(look.name), _name(name), note)
     deciding = [look for look in looks if columns[look.name].kind.coded and 2 <= look.distinct <= 20]
-    for look, (what, facts) in product(deciding, ((("is null", "is not null"), nulls), (("== 0", "!= 0"), zeros))):
+    for look, (signs, facts) in product(deciding, ((("is null", "is not null"), nulls), (("== 0", "!= 0"), zeros))):
         for name in sorted(masked & set(facts) - {look.name}):
             if _decides(look, facts[name]) and (facts is nulls or look.numbers is None):  # else zeros by zeros, above
                 names = {"name": quoted(name), "by": quoted(look.name), "if_": _name(look.name), "then": _name(name)}
                 yield _asked(
-                    _name(look.name), _name(name), REASONS["decides"].format(is_=what[0], not_=what[1], **names)
+                    _name(look.name), _name(name), REASONS["decides"].format(is_=signs[0], not_=signs[1], **names)
                 )
 
 
