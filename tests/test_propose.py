@@ -29,7 +29,7 @@ from anonpipe.propose.dependencies import derived
 from anonpipe.propose.guesses import Guess, guess, seen_by_others
 from anonpipe.propose.method_choice import FEW_RECORDS, MethodChoice, choose_method
 from anonpipe.propose.names import FEWEST_OTHERS, codes_for_unknown, names_weight, quoted
-from anonpipe.propose.profile import SAMPLE_ROWS, declared_order, look_at, sample_of
+from anonpipe.propose.profile import SAMPLE_ROWS, declared_order, look_at, odd_texts, sample_of
 from anonpipe.propose.propose import propose_job
 from anonpipe.propose.rules import computed_rules, propose_rules
 from anonpipe.source import check_types, open_source
@@ -84,6 +84,11 @@ def roles(table: pa.Table) -> dict[str, Role]:
 
 def kinds(**columns: Any) -> dict[str, Kind]:
     return {name: found.kind for name, found in guess(look_at(pa.table(columns))).items()}
+
+
+def found_in(values: Any) -> int:
+    """How many distinct values there are."""
+    return len(np.unique(values))
 
 
 def proposal(folder: Path, table: Any, output: str = "out") -> str:
@@ -1164,7 +1169,7 @@ def test_whatever_the_names_the_proposal_reads_back(names: list[str]) -> None:
     guesses[time] = Guess(Kind.INTEGER, Role.SURVIVAL_TIME)
     guesses[state] = Guess(Kind.BINARY, Role.SURVIVAL_STATUS, event=(names[0], 1))
     shown = {"input": names[1] + ".csv", "output": "out" + names[0], "k": 5, "rules": [], "asked": []}
-    shown |= {"taken": propose.NOTHING, "usual": None, "design": None}
+    shown |= {"taken": propose.Taken(), "usual": None, "design": None}
     text = propose._write(guesses, None, MethodChoice(None), 0, propose.NO_CSV, **shown)
     job = parse_job(yaml.safe_load(text) | _PATHS)
     assert list(job.columns) == names and job.strata.by == (state,)
@@ -1233,7 +1238,7 @@ def test_numbers_of_places_and_things_are_categories(name: str) -> None:
     assert (found.kind, found.role) == (Kind.CATEGORICAL, Role.MASKED) and "by its name codes" in found.reason
     many = np.random.default_rng(1).integers(0, 900, 4000)
     found = guess(look_at(pa.table({"ward": many, "x": np.arange(4000) / 7})))["ward"]
-    assert found.role is Role.DROPPED and "too many" in found.reason
+    assert found.role is Role.DROPPED and f"{found_in(many):,} of them: init proposes at most 200" in found.reason
 
 
 def test_numbers_unlike_their_neighbours_are_asked_about() -> None:
@@ -1317,6 +1322,78 @@ def test_few_odd_texts_among_decimal_commas_and_days_counted(tmp_path):
     text = propose_job(str(tmp_path / "t.csv"), "out", 5)
     assert "40 of its 41 distinct texts are numbers with decimal commas" in text
     assert "28 of its 29 distinct texts are days as 31.12.2020" in text and "input.missing" in text
+
+
+@pytest.mark.parametrize(("mark", "limits"), [(".", ("<5.0", "> 90")), (",", ("<5,0", ">=90,1"))])
+def test_censored_numbers_are_values_and_no_nulls(tmp_path, mark, limits):
+    """Written as init says, they are numbers on the same decimals; the flag follows from these."""
+    values = np.random.default_rng(3).gamma(2.0, 12.0, 3_000).round(1)
+    texts = np.char.replace(values.astype(str), ".", mark).astype(object)
+    texts[values < 5], texts[values > 90] = limits
+    path = tmp_path / "t.csv"
+    path.write_text("crp;n\n" + "".join(f"{text};{at % 50}\n" for at, text in enumerate([*texts, "n.d."])))
+    line = next(line for line in propose_job(str(path), "out", 5).splitlines() if "distinct texts" in line)
+    assert "With < or > before a number: 2, values beyond a limit" in line and "Make the other 1 nulls" in line
+    assert not any(limit in line for limit in limits)
+    mended = np.where(values < 5, 4.9, np.where(values > 90, 90.1, values))
+    table = {"crp": mended, "beyond": (values < 5).astype(str)}
+    found = yaml.safe_load(proposal(tmp_path, table))["columns"]
+    assert (found["crp"]["role"], found["crp"]["step"], found["beyond"]["role"]) == ("masked", 0.1, "dropped")
+    few = odd_texts(pa.array([*(f"{at}.5" for at in range(10)), "<0.5"]))
+    assert "no nulls" in few and "Make the other" not in few
+    limits_alone = pa.array([*(f"<{at}" for at in range(20)), *map(str, range(15))])
+    assert odd_texts(limits_alone) == ""  # more limits than numbers
+
+
+def test_many_different_texts_say_how_many_and_what_helps():
+    texts = [f"A{at:02}.{at % 7}" for at in np.random.default_rng(2).integers(0, 300, 30_000)]
+    reason = guess(look_at(pa.table({"icd": texts, "x": np.arange(30_000) / 7})))["icd"].reason
+    assert reason.startswith(f"CHECK: {found_in(texts)} different texts: init proposes at most 200 as categories")
+    assert "keep the first characters" in reason
+
+
+@pytest.mark.parametrize(
+    ("many", "step", "kind", "role"),
+    [(420, 37, "integer", "dropped"), (60, 37, "categorical", "masked"), (420, 1_000, "integer", "masked")],
+)
+def test_long_numbers_that_repeat_are_codes_but_for_amounts(tmp_path, many, step, kind, role):
+    rng = np.random.default_rng(8)
+    numbers = 10_000_000 + step * rng.integers(0, many, 12_000)
+    found = guess(look_at(pa.table({"reaction": numbers})))["reaction"]
+    assert (found.kind.value, found.role.value) == (kind, role)
+    assert ("codes of places or things" in found.reason) == (step == 37)
+    table = {"age": rng.integers(20, 80, 12_000), "x": rng.normal(size=12_000), "y": rng.normal(size=12_000)}
+    table["contact"] = 10**9 - 1 - 10**4 * table["age"] - rng.integers(0, 10**6, 12_000)
+    job = yaml.safe_load(proposal(tmp_path, table))
+    assert job["columns"]["contact"]["role"] == "masked" and "contact" not in job["analyses"][0]["formula"]
+
+
+def test_a_status_of_work_is_no_survival_status():
+    rng = np.random.default_rng(4)
+    status = rng.choice(["employed", "unemployed", "not seeking"], 3_000)
+    months = rng.exponential(9, 3_000).round() + 1
+    assert set(roles(pa.table({"status": status, "tenure_months": months})).values()) == {Role.MASKED}
+    code = rng.choice(["a", "b", "c"], 3_000)
+    found = roles(pa.table({"status": code, "search_months": pa.array(months, mask=code != "b")}))
+    assert set(found.values()) == {Role.MASKED}  # known of one status alone
+    found = roles(pa.table({"status": code, "search_months": pa.array(months, mask=rng.random(3_000) < 0.2)}))
+    assert found == {"status": Role.SURVIVAL_STATUS, "search_months": Role.SURVIVAL_TIME}
+
+
+@pytest.mark.parametrize(
+    ("values", "codes"),
+    [
+        (2.0 ** np.arange(-4, 8), []),  # dilutions
+        ([2.5, 5, 10, 20, 25, 40, 50, 75, 80, 100, 150, 200, 250, 500, 1_000], []),  # doses
+        ([*2.0 ** np.arange(-4, 8), 5_000], [5_000]),
+        ([*2.0 ** np.arange(-4, 8), 9_999], [9_999]),
+        ([*range(1, 51), 998, 999], [998, 999]),
+        ([*range(1, 51), 4_321], [4_321]),
+    ],
+)
+def test_largest_doses_and_dilutions_are_no_codes(values, codes):
+    found = codes_for_unknown(np.array(values, dtype=float), np.full(len(values), 30))
+    assert found == dict.fromkeys(map(float, codes), 30)
 
 
 @pytest.mark.parametrize(

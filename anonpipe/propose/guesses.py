@@ -32,11 +32,10 @@ from anonpipe.propose.names import (
     holds_person_names,
     names_code,
     names_count,
+    names_design,
     names_one_person,
     names_one_unit,
     names_replicate,
-    names_sampling_unit,
-    names_strata,
     names_unit,
     names_weight,
     quoted,
@@ -291,10 +290,8 @@ def _by_repeats(looks: list[Look], guesses: dict[str, Guess]) -> dict[str, Guess
             changed[name] = replace(guessed, role=Role.UNIT, reason=REASONS["goes_together"])
         elif unit is not None and values[name] > COARSER * unit.distinct:
             continue  # a measurement of these units
-        elif guessed.role is Role.DROPPED:
-            changed[name] = guessed.noted(REASONS["maybe_unit"])
         else:
-            changed[name] = replace(guessed, reason=REASONS["maybe_unit"])
+            changed[name] = guessed.noted(REASONS["maybe_unit"])
     return changed
 
 
@@ -413,20 +410,23 @@ def _without_persons(look: Look, kind: Kind) -> Guess:
     if kind is Kind.INTEGER and has_word(look.name, POSTAL_NAMES):
         return Guess(kind, Role.DROPPED, REASONS["postal"])
     if look.numbers is None and _too_many(look):
-        return Guess(kind, Role.DROPPED, "too many different texts for categories; if it matters, classify it first")
-    if look.whole and names_code(look.name) and look.distinct > FEW_CODES:
-        few = Role.MASKED, REASONS["code"]
-        return Guess(kind, *((Role.DROPPED, REASONS["many codes"]) if _too_many(look) else few))
+        reason = REASONS["many texts"].format(count=look.distinct, most=MANY_CATEGORIES)
+        return Guess(kind, Role.DROPPED, reason)
+    if look.whole and (why := _codes(look)) and look.distinct > FEW_CODES:
+        few = Role.MASKED, REASONS["code"].format(why=why)
+        many = Role.DROPPED, REASONS["many codes"].format(why=why, count=look.distinct, most=MANY_CATEGORIES)
+        return Guess(kind, *(many if _too_many(look) else few))
     if kind is Kind.CATEGORICAL and look.numbers is not None:
         return Guess(kind, Role.MASKED, "few whole numbers, taken for codes; if they are counts, write kind: integer")
     if kind is Kind.INTEGER and look.distinct <= FEW_CODES:
         return Guess(kind, Role.MASKED, "few whole numbers that look like counts; for codes write kind: categorical")
     if kind is Kind.INTEGER and _uneven(look):
         return Guess(kind, Role.MASKED, REASONS["uneven"])
-    digits = _equal_digits(look) if kind is Kind.INTEGER else 0
-    return Guess(kind, Role.MASKED, REASONS["same_length"].format(digits=digits) if digits >= MANY_DIGITS else "")
+    digits = many_digits(look) if kind is Kind.INTEGER else 0
+    return Guess(kind, Role.MASKED, REASONS["same_length"].format(digits=digits) if digits else "")
 
 
+MANY_DIGITS = 7  # From so many on numbers of equal length are rarely quantities: telephone numbers, codes
 UNEVEN, APART = 8.0, 0.2  # How far from the mean of its neighbours' rows: in variances, and as a share of the larger
 ALIKE = 0.8  # Share of values that lie on the same side of that in both halves of the sample
 
@@ -450,16 +450,22 @@ def _uneven(look: Look) -> bool:
     return bool(clear and np.median(off / np.maximum(own, around)) >= APART)
 
 
-def _equal_digits(look: Look) -> int:
-    """How many digits all numbers of a column have; 0 where they differ."""
+def _codes(look: Look) -> str:
+    """Why whole numbers are taken for codes: by their name, or as many digits repeat and lie on no step."""
+    if names_code(look.name):
+        return "by its name"
+    digits, (step, tens) = many_digits(look), large_step(look.values)
+    codes = digits and look.filled > MOST_ROWS * look.distinct and step is None and tens < MOSTLY_STEPPED
+    return f"as all numbers have {digits} digits and repeat," if codes else ""
+
+
+def many_digits(look: Look) -> int:
+    """How many digits all numbers of a column have; 0 where they differ, or are as few as those of quantities."""
     numbers = look.values[~np.isnan(look.values)]
     if not len(numbers) or numbers.min() < 1.0:
         return 0
     least, most = (len(str(int(number))) for number in (numbers.min(), numbers.max()))
-    return least if least == most else 0
-
-
-MANY_DIGITS = 7  # From so many on numbers of equal length are rarely quantities: telephone numbers, codes
+    return least if least == most >= MANY_DIGITS and not look.date else 0
 
 
 def _kind(look: Look) -> Kind:
@@ -467,7 +473,7 @@ def _kind(look: Look) -> Kind:
         return Kind.DATE
     if look.distinct == 2 or pa.types.is_boolean(look.type):
         return Kind.BINARY
-    few = (look.distinct <= FEW_CODES and not _counts(look)) or (names_code(look.name) and not _too_many(look))
+    few = (look.distinct <= FEW_CODES and not _counts(look)) or (not _too_many(look) and _codes(look))
     if look.numbers is None or (look.whole and few):
         return Kind.ORDINAL if look.ordered else Kind.CATEGORICAL
     return Kind.INTEGER if look.whole else Kind.CONTINUOUS
@@ -518,12 +524,11 @@ def _too_many(look: Look) -> bool:
 def _survival(looks: list[Look], guesses: dict[str, Guess]) -> None:
     """Give the roles survival_time and survival_status where both are found: by names, a status also by its values."""
     masked = [look for look in looks if guesses[look.name].role is Role.MASKED]
-    numbers = [look for look in masked if not guesses[look.name].kind.coded and not look.date]
-    times = [look.name for look in numbers if not np.isnan(look.values).all() and np.nanmin(look.values) >= 0]
-    state = status_of(masked, guesses)
+    known, state = {look.name: look for look in masked}, status_of(masked, guesses)
     if state is None:
         return
-    known = {look.name: look for look in masked}
+    numbers = [look for look in masked if not guesses[look.name].kind.coded and not look.date]
+    times = [look.name for look in numbers if _is_timed(look, known[state])]
     named = best_of(times, TIME_NAMES)
     time = max(named, key=lambda name: _differs(known[name], known[state]), default=None)
     if time is not None:
@@ -531,9 +536,18 @@ def _survival(looks: list[Look], guesses: dict[str, Guess]) -> None:
         guesses[state] = Guess(guesses[state].kind, Role.SURVIVAL_STATUS, "released unchanged")
 
 
+def _is_timed(time: Look, state: Look) -> bool:
+    """Whether numbers, none below 0, are known of half the rows of each status or more."""
+    known = state.codes >= 0
+    times = np.bincount(state.codes[known], ~np.isnan(time.values[known]))
+    rows = np.bincount(state.codes[known])
+    return bool((2 * times >= rows).all() and times.any() and np.nanmin(time.values) >= 0)
+
+
 def status_of(looks: Sequence[Look], guesses: Mapping[str, Guess]) -> str | None:
     """The column that may say whether persons live, or had the event: by its values, else by its name."""
     few = [look for look in looks if guesses[look.name].kind.coded and look.distinct <= FEW_CODES]
+    few = [look for look in few if look.life is not None]
     alive = [look.name for look in few if look.life]
     return next(iter(best_of(alive, STATUS_NAMES) or alive or best_of([look.name for look in few], STATUS_NAMES)), None)
 
@@ -596,7 +610,7 @@ def _survey_weight(looks: list[Look], guesses: dict[str, Guess]) -> None:
     for look in looks:
         if sure.get(look.name) and look not in found and look.numbers is not None:
             guesses[look.name] = guesses[look.name].noted(REASONS["no weight"])
-    units = [look.name for look in looks if names_sampling_unit(look.name) and not look.date]
+    units = [look.name for look in looks if names_design(look.name, "psu") and not look.date]
     few = [each for each in looks if guesses[each.name].kind.coded and each.distinct <= MANY_CATEGORIES]
     known = [one for one in few if guesses[one.name].role in (Role.MASKED, Role.KEY) and one.name not in units]
     for look in sorted(found, key=lambda look: (_numbered(look, found), not sure[look.name])):
@@ -611,7 +625,7 @@ def _survey_weight(looks: list[Look], guesses: dict[str, Guess]) -> None:
     kind = Kind.INTEGER if look.whole else Kind.CONTINUOUS
     guesses[look.name] = Guess(kind, Role.SAMPLING_WEIGHT, REASONS["weight"], by=by, explained=explained)
     numbers = [each.name for each in looks if not (each.date or guesses[each.name].kind.coded)]
-    strata = [name for name in numbers if names_strata(name)]
+    strata = [name for name in numbers if names_design(name, "strata")]
     for name, reason in (dict.fromkeys(strata, "design_strata") | dict.fromkeys(units, "sampling_unit")).items():
         guesses[name] = Guess(guesses[name].kind, Role.DROPPED, REASONS[reason])
     for name in _replicates(look, [each for each in looks if guesses[each.name].role is Role.MASKED]):

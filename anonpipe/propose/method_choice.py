@@ -20,7 +20,7 @@ from anonpipe.evaluate.risk import (
 )
 from anonpipe.job.measure import Measure, usual_hold_out
 from anonpipe.propose.guesses import Guess
-from anonpipe.propose.names import REASONS, names_sampling_unit, names_strata, quoted
+from anonpipe.propose.names import REASONS, names_design, quoted
 from anonpipe.propose.profile import Look
 from anonpipe.types import FloatArray
 
@@ -117,12 +117,9 @@ def without_rare_status(looks: Sequence[Look], guesses: dict[str, Guess], rows: 
     if strata.min() >= SMALL_STRATUM * k and (strata.min() >= FEW_RECORDS or strata_measurable(looks, guesses, rows)):
         return guesses
     times = [name for name, guessed in guesses.items() if guessed.role is Role.SURVIVAL_TIME]
-    found = {name: replace(guesses[name], role=Role.MASKED, reason=TIME_OF_FEW) for name in times}
+    found = {name: replace(guesses[name], role=Role.MASKED, reason=REASONS["time_of_few"]) for name in times}
     found[status.name] = replace(guesses[status.name], role=Role.MASKED, reason=REASONS["rare_status"], event=())
     return guesses | found
-
-
-TIME_OF_FEW = "CHECK: a time until an event of so few that its status is masked, and no survival curve is held"
 
 
 def strata_measurable(looks: Sequence[Look], guesses: Mapping[str, Guess], rows: int) -> bool:
@@ -216,7 +213,7 @@ def propose_design(
     """The guesses with the roles of a design, and the design; None where no weight or no sampling units are found."""
     weighted = any(guessed.role is Role.SAMPLING_WEIGHT for guessed in guesses.values())
     varied = [look for look in looks if weighted and look.distinct > 1 and not look.date]
-    units, strata = ([look for look in varied if names(look.name)] for names in (names_sampling_unit, names_strata))
+    units, strata = ([look for look in varied if names_design(look.name, what)] for what in ("psu", "strata"))
     if not units or not strata or not ((strata[0].codes >= 0) & (units[0].codes >= 0)).any():
         return guesses, None
     said, smallest, doubts = _nested(strata[0], units[0], rows)
@@ -254,10 +251,8 @@ def _nested(strata: Look, units: Look, rows: int) -> tuple[str, int, list[str]]:
     nulls, ends = int((~known).sum()), np.flatnonzero(np.diff(pairs[0])) + 1
     sampled = np.split(sizes * (rows * (1.0 - usual_hold_out(rows)) / len(known)), ends)
     counts = np.array([len(each) for each in sampled])
-    said = (
-        f"{len(counts):,} strata ({strata.name!r}) of {counts.min():,} to {counts.max():,} sampling units "
-        f"({units.name!r}) in {len(strata.codes):,} sampled rows"
-    )
+    many = {"count": len(counts), "least": counts.min(), "most": counts.max(), "rows": len(strata.codes)}
+    said = REASONS["design"].format(strata=strata.name, units=units.name, **many)
     short, doubts = int((counts < _FEWEST_PSUS).sum()), []
     if short:
         doubts.append(f"{short:,} strata have fewer than {_FEWEST_PSUS} units: join strata in the input")

@@ -23,7 +23,7 @@ _PERSON_NAMES, _NAMES_ALONE = frozenset(_WORDS["person_names"]), frozenset(_WORD
 _ONE_PERSON, _OF_A_NUMBER = frozenset(_WORDS["persons"]), frozenset(_WORDS["of_a_number"])
 _PLACES, _WHICH = frozenset(_WORDS["codes"]), frozenset(_WORDS["which"])
 _ONE_UNIT = _ONE_PERSON.union(_WORDS["groups"])
-_DEAD, _ALIVE = (frozenset(_WORDS["status"][state]) for state in ("dead", "alive"))
+_DEAD, _ALIVE, _OTHER_STATES = (frozenset(_WORDS["status"][state]) for state in ("dead", "alive", "other"))
 
 # For `has_word`, and in ranks for `rank_of`
 TIME_NAMES, STATUS_NAMES = (tuple(map(tuple, _WORDS[what])) for what in ("times", "statuses"))
@@ -106,20 +106,16 @@ def names_replicate(name: str) -> bool:
     return has_word(name, _WEIGHTS["replicates"])
 
 
-def names_strata(name: str) -> bool:
-    """Whether a name says that a column is the strata of a survey's design."""
-    return has_word(name, _DESIGN["strata"]) and names_weight(name) is False
+def names_design(name: str, what: str) -> bool:
+    """Whether a name says that a column is the strata, or the primary sampling units ("psu"), of a survey."""
+    return has_word(name, _DESIGN[what]) and names_weight(name) is False
 
 
-def names_sampling_unit(name: str) -> bool:
-    """Whether a name says that a column is the primary sampling units, or clusters, of a survey."""
-    return has_word(name, _DESIGN["psu"]) and names_weight(name) is False
-
-
-def tell_life(texts: Iterable[str]) -> bool:
-    """Whether some of the texts say that a person lives or was censored, and others death or another event."""
+def tell_life(texts: Iterable[str]) -> bool | None:
+    """Whether some texts say life or censoring, others death or an event; None for states of work or marriage."""
     said = [set(words_of(text)) for text in texts]
-    return any(words & _DEAD for words in said) and any(words & _ALIVE for words in said)
+    dead, alive, other = (any(words & of for words in said) for of in (_DEAD, _ALIVE, _OTHER_STATES))
+    return None if other and not dead else dead and alive
 
 
 def rank_of(name: str, ranks: tuple[tuple[str, ...], ...]) -> int | None:
@@ -144,21 +140,20 @@ def quoted(text: str) -> str:
 
 FEWEST_OTHERS = 10  # Distinct values that are no such codes, below which all may be codes
 MOST_CODES = 3  # Codes at either end: not known, refused, does not apply
+_SEVERAL = 0.1  # Share of ratios of neighbours, from which on as large ones belong to doses or dilutions
 _NEIGHBOURS = 5  # Distinct values next to a well-known code, which has five times as many records as their mean
 
 # Well-known codes: nines and the two numbers before, and days on which calendars and systems begin or end
 _NINES = [10**digits - below for digits in range(1, 10) for below in (1, 2, 3)]
 _CODES = [*_NINES, *(-code for code in _NINES), -1, 88, 888]
-_DAYS = [
-    (date.fromisoformat(f"{year:04}-{day}") - date(1970, 1, 1)).days
-    for day, years in (
-        ("01-01", (1, 1753, 1800, 1900, 1901, 1904, 1970)),
-        ("12-31", (1899, 2099, 2199, 2999, 9999)),
-        ("12-30", (1899,)),
-        ("11-11", (1111,)),
-    )
-    for year in years
-]
+_DAYS = [(day - date(1970, 1, 1)).days for day in _WORDS["days"]]
+
+
+def _as_within(ratios: FloatArray, below: int, above: int) -> bool:
+    """Whether ends are as many times the next value as several of the others are of theirs."""
+    within, ends = ratios[below + 1 : len(ratios) - 1 - above], ratios[[below, len(ratios) - 1 - above]]
+    as_large = (1.01 * within >= np.nanmax(ends, initial=1.0)).sum()
+    return bool((ends > 0).any() and as_large >= max(2, _SEVERAL * len(within)))
 
 
 def codes_for_unknown(values: FloatArray, counts: IntArray, *, days: bool = False) -> dict[float, int]:
@@ -170,6 +165,8 @@ def codes_for_unknown(values: FloatArray, counts: IntArray, *, days: bool = Fals
     Shapes: values, counts (n_values,), values ascending.
     """
     known = np.isin(values, _DAYS if days else _CODES)
+    ratios = np.full(len(values) + 1, np.nan)  # of each value to the one before: of doses and dilutions all are alike
+    np.divide(values[1:], values[:-1], out=ratios[1:-1], where=(values[:-1] > 0) & (not days))
     for below, above in sorted(product(range(MOST_CODES + 1), repeat=2), key=sum)[:0:-1]:
         middle = slice(below, len(values) - above)
         outer = np.append(np.arange(below), np.arange(len(values) - above, len(values)))
@@ -179,6 +176,7 @@ def codes_for_unknown(values: FloatArray, counts: IntArray, *, days: bool = Fals
         ends += [(len(values) - above, slice(len(values) - above - _NEIGHBOURS, len(values) - above))] * (above > 0)
         width = values[middle][-1] - values[middle][0]
         far = all(min(abs(values[at] - values[next_])) > width for at, next_ in ends)
+        far = far and (bool(known[outer].all()) or not _as_within(ratios, below, above))
         if far or (known[outer].all() and all(counts[at] >= 5 * counts[next_].mean() for at, next_ in ends)):
             return dict(zip(values[outer].tolist(), counts[outer].tolist(), strict=True))
     return {}

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from anonpipe.columns import Scalar
 from anonpipe.encoding.scan import TotalLine
 from anonpipe.encoding.values import is_date, is_number, is_supported, numbers, of_days, plain, plain_type
-from anonpipe.propose.names import tell_life
+from anonpipe.propose.names import REASONS, tell_life
 from anonpipe.source import Source, read_batches
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
@@ -63,14 +63,14 @@ def form_of(texts: pa.Array) -> TextFormat | None:
 def odd_texts(texts: pa.Array) -> str:
     """What to tell of texts of which nearly all are numbers or dates: how many are not; empty for others."""
     texts = texts.drop_null()
+    beyond = pc.sum(pc.match_substring_regex(texts, _FORMATS["censored"])).as_py() or 0
     for what, form in _FORMATS["plain"].items():
         have = pc.sum(pc.match_substring_regex(texts, form)).as_py() or 0
-        odd = len(texts) - have
-        if odd and len(texts) >= 10 and have >= MOSTLY * len(texts):
-            return (
-                f"CHECK: {have:,} of its {len(texts):,} distinct texts are {what}. Make the other {odd:,} nulls in the "
-                "input (in a CSV: list them in input.missing), and run init again; else all texts are categories"
-            )
+        counts = {"censored": beyond * ("numbers" in what)}
+        counts["odd"] = len(texts) - have - counts["censored"]
+        if have < len(texts) >= 10 and have > beyond and len(texts) - counts["odd"] >= MOSTLY * len(texts):
+            said = [REASONS[which].format(count=count) for which, count in counts.items() if count]
+            return REASONS["odd texts"].format(have=have, count=len(texts), what=what, said=". ".join(said))
     return ""
 
 
@@ -94,7 +94,9 @@ class Look:
     form: TextFormat | None = None  # How its texts are written where they stand for numbers or dates; None elsewhere
     days: bool = False  # Whether it holds texts of days, as 1990-01-31, and nothing else
     levels: tuple[Scalar, ...] = ()  # See `declared_order`
-    life: bool = False  # Whether its few texts say of persons that they live or died, or of events; see `tell_life`
+    life: bool | None = (
+        False  # Whether its few texts say of persons that they live or died, or of events; see `tell_life`
+    )
 
     def of_rows(self, kept: BoolArray) -> Look:
         """The same of some of the rows."""
@@ -163,7 +165,8 @@ def _look(name: str, column: pa.ChunkedArray) -> Look:
     values = pa.concat_arrays([plain(chunk) for chunk in column.chunks])
     encoded = pc.dictionary_encode(values)
     codes = np.asarray(pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False), dtype=np.int64)
-    found, form, odd, days, life = None, None, "", False, False
+    found, form, odd, days = None, None, "", False
+    life: bool | None = False
     if pa.types.is_string(values.type):
         as_days, wrong = of_days(values)
         days = wrong == 0 and len(encoded.dictionary) > 0

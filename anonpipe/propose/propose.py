@@ -46,10 +46,11 @@ from anonpipe.propose.guesses import (
     guess_for,
     intervals_asked,
     large_step,
+    many_digits,
     seen_by_others,
     time_asked,
 )
-from anonpipe.propose.method_choice import TIME_OF_FEW, MethodChoice, choose_method, propose_design
+from anonpipe.propose.method_choice import MethodChoice, choose_method, propose_design
 from anonpipe.propose.names import REASONS, codes_for_unknown, names_code, quoted
 from anonpipe.propose.profile import MANY_CATEGORIES, Look, look_at, sample_of
 from anonpipe.propose.rules import amounts, computed_rules, kept_copies, propose_rules
@@ -66,9 +67,6 @@ class Taken:
 
     text: str = ""  # In a line, for the steward
     missing: str = ""  # On columns with codes for missing values; empty without any
-
-
-NOTHING = Taken()
 
 
 def propose_job(
@@ -88,15 +86,11 @@ def propose_job(
     for each in analyses:
         refuse_dates(each.analysis, [look.name for look in looks], {look.name for look in looks if look.date})
     guesses = guess(looks) if needs is None else guess_for(looks, needs)
-    for look in looks:
+    for look, one in [(look, guesses[look.name]) for look in looks]:
         guesses[look.name] = replace(
-            guesses[look.name],
-            ordered=look.ordered,
-            levels=look.levels,
-            **_step(look, guesses[look.name]),
-            codes=_codes(look, guesses[look.name]),
+            one, ordered=look.ordered, levels=look.levels, codes=_codes(look, one), **_step(look, one)
         )
-    taken = NOTHING
+    taken = Taken()
     if codebook is not None:
         guesses, taken = with_codebook(guesses, looks, sample, read_codebook(codebook, sample.column_names))
     guesses, design = propose_design(looks, guesses, rows, k)
@@ -153,7 +147,7 @@ def not_found(text: str, job: Mapping[str, Any]) -> list[str]:
     """Of what is looked for in every table that which a proposed job does not have."""
     roles = {column["role"] for column in job["columns"].values()}
     found = {
-        "survival time": Role.SURVIVAL_TIME in roles or TIME_OF_FEW in text,
+        "survival time": Role.SURVIVAL_TIME in roles or REASONS["time_of_few"] in text,
         "unit": Role.UNIT in roles or Role.IDENTIFIER in roles,
         "survey weight": Role.SAMPLING_WEIGHT in roles or Role.SURVIVAL_TIME in roles,  # a register, no sample
         "scenario": "scenarios" in (job.get("measure") or {}),
@@ -227,11 +221,8 @@ def _asked_codes(guesses: Mapping[str, Guess]) -> list[str]:
         many = f"{rows[0]:,}" if rows[0] == rows[-1] else f"{rows[0]:,} to {rows[-1]:,}"
         what = "value" if len(codes) == 1 else f"{len(codes)} values"
         which = "the same" if len(names) > 1 else "one" if len(codes) == 1 else "the"
-        asked.append(
-            f"CHECK: {', '.join(map(quoted, names))}: {many} sampled rows have {which} {what} at an end: a code for "
-            '"unknown"? If so, make it a null in the input (of a CSV: list it in input.missing, as the file '
-            "writes it); else it is masked and counted as a number."
-        )
+        named = ", ".join(map(quoted, names))
+        asked.append(REASONS["unknown"].format(names=named, rows=many, which=which, what=what))
     return asked
 
 
@@ -424,8 +415,6 @@ def _levels(column: pa.ChunkedArray, one: BookVariable) -> tuple[tuple[Scalar, .
 
 def _of_type(level: Scalar, kind: pa.DataType) -> Scalar | None:
     """A category in the type of a column; None where it has none."""
-    import pyarrow as pa
-
     if pa.types.is_boolean(kind):
         return level if isinstance(level, bool) else _TRUE.get(str(level).lower())
     if not is_number(kind):
@@ -485,6 +474,7 @@ def default_regression(looks: Sequence[Look], guesses: Mapping[str, Guess]) -> R
 def _usable(look: Look, guessed: Guess) -> bool:
     """Whether a column is masked, known of nearly all rows, and can stand in a formula."""
     known = guessed.role is Role.MASKED and guessed.kind is not Kind.DATE and look.filled >= _FILLED * len(look.codes)
+    known &= guessed.kind is not Kind.INTEGER or not many_digits(look)  # which may be codes
     few = look.distinct <= _LEVELS if guessed.kind.coded else look.numbers is not None
     is_function = look.name in ("C", "Q")  # of formulas
     writable = look.name.isprintable() and not is_function and not re.search(r"[\"'\\`{}\n\r]", look.name)

@@ -12,6 +12,7 @@ import numpy as np
 
 from anonpipe.columns import Column, Kind, Role, Rule
 from anonpipe.encoding.rules import differ
+from anonpipe.errors import plural
 from anonpipe.job.rules import parse_rules
 from anonpipe.propose.guesses import Guess
 from anonpipe.propose.names import REASONS, quoted, words_of
@@ -33,8 +34,6 @@ _FORMS = ("{} * {}", "{} / {}", "{} / {} ** 2", "({0} - {1}) / {1}")
 _SHARP = 0.9  # Largest share of rows that are so, next to a value beyond which all are
 _BEYOND_IT = 100  # Rows next to that value
 _SMALL = 10.0  # Median of positive counts below which a part is no share of its total
-_FILLED = ", not where one is null or the divisor is 0: there the result must be null"
-_LACKING = "; the result is null in other rows, too (as below 0): there it must have a value"
 _DAYS = (1.0, 7.0, 30.4375, 365.25)  # Of units of time
 _ENDED, _BEYOND = 0.05, 0.02  # Shares of rows that end at a closing date, and that would end after it by chance
 _DIGITS = 6  # Of the number that a multiple is of
@@ -320,7 +319,7 @@ def _products(looks: Sequence[Look], columns: Mapping[str, Column], masked: set[
         text = f"{_name(numbers[target].name)} = {f'{times:.0f} * ' if times > 1 else ''}{text}"
         share = 1.0 - float(differ(value, there, _allowed(steps[target], there)).mean())
         nulls, own = np.isnan(value), np.isnan(there)
-        but = _FILLED * bool((nulls & ~own).any()) + _LACKING * bool((own & ~nulls).any())
+        but = REASONS["filled"] * bool((nulls & ~own).any()) + REASONS["lacking"] * bool((own & ~nulls).any())
         note = f"{text}: holds in all rows with values{but}" if met == 1.0 and share < 1.0 else ""
         yield Proposed(text, share, share == 1.0, note)
 
@@ -434,7 +433,7 @@ def _parts(numbers: Sequence[Look]) -> Iterator[Proposed]:
         one, other = numbers[at], numbers[int(near[at].argmax())]
         share = _in_order(one.values, other.values)
         if share and (text := _order_text(one, other, share).text).startswith("0"):
-            note = f"{_name(one.name)} is above {_name(other.name)} in no sampled row. If it is part of that: {text}"
+            note = REASONS["a part"].format(one=_name(one.name), other=_name(other.name), rule=text)
             yield Proposed(text, share, False, note if share == 1.0 else "")
 
 
@@ -469,10 +468,12 @@ def _in_order(first: FloatArray, second: FloatArray) -> float:
 
 
 def _chain(chain: Sequence[Look]) -> Iterator[Proposed]:
-    """The dates in their order, as one chain where each that is there has one before it."""
-    first, *later = (~np.isnan(look.values) for look in chain)
-    if whole := not any((there & ~first).any() for there in later):
-        yield Proposed(" <= ".join(_name(look.name) for look in chain), 1.0, True)
+    """The dates in their order, as one chain where the first, or the last, is there wherever another is."""
+    there = [~np.isnan(look.values) for look in chain]
+    for sort, first in (("<=", 0), (">=", -1)):
+        if whole := not any((each & ~there[first]).any() for each in there):
+            yield Proposed(f" {sort} ".join(_name(look.name) for look in chain[:: 1 + 2 * first]), 1.0, True)
+            break
     orders = (_order_text(one, other, 1.0) for one, other in pairwise(chain))  # of the chain, should it not fit
     yield from (order for order in orders if order.active or not whole)
 
@@ -505,13 +506,8 @@ def _closings(looks: Sequence[Look], columns: Mapping[str, Column], masked: set[
         unit = max(_DAYS, key=shares.__getitem__)
         if shares[unit] >= _ENDED:
             text = f"{_name(date.name)} + {unit:g} * {_name(lasting.name)}".replace(" 1 *", "")
-            note = (
-                f"{text} ends at one day in {100 * shares[unit]:.0f} % of the sampled rows, after it in none. If that "
-                f"is the closing date (of times cut off, not rounded, half a step before it): {text} <= 'YYYY-MM-DD', "
-                f"and give {_name(date.name)} bounds"
-            )
-            dummy = f"if {_name(lasting.name)} is not null then {_name(date.name)} is not null"
-            yield Proposed(dummy, 1.0, False, note)
+            note = REASONS["closing"].format(sum=text, share=f"{100 * shares[unit]:.0f}", date=_name(date.name))
+            yield _asked(_name(lasting.name), _name(date.name), note)
 
 
 def _at_the_end(begin: FloatArray, lasting: FloatArray, step: float) -> float:
@@ -548,27 +544,22 @@ def _conditions(looks: Sequence[Look], columns: Mapping[str, Column], masked: se
             known = ~np.isnan(look.values)
             for sign, sort in ((1.0, "<"), (-1.0, ">")) if name in masked and name != look.name else ():
                 if _begins_with(sign * look.values[known], rows[known]):
-                    yield _threshold(_name(look.name), sort, _name(name), what)
-    for look in looks:
-        if not columns[look.name].kind.coded or not 2 <= look.distinct <= 20:
-            continue
-        for name in sorted(masked & set(nulls) - {look.name}):
-            if _decides(look, nulls[name]):
-                text = f"if {_name(look.name)} is not null then {_name(name)} is not null"
-                note = (
-                    f"{quoted(name)} is null for some values of {quoted(look.name)}, and for no others: name them, as "
-                    f"in if {_name(look.name)} == VALUE then {_name(name)} is null, and of the others then is not null"
+                    said = {"name": _name(name), "is_": what, "number": _name(look.name), "sort": sort}
+                    note = REASONS["threshold"].format(side="below" if sort == "<" else "above", **said)
+                    yield _asked(_name(look.name), _name(name), note)
+    deciding = [look for look in looks if columns[look.name].kind.coded and 2 <= look.distinct <= 20]
+    for look, (signs, facts) in product(deciding, ((("is null", "is not null"), nulls), (("== 0", "!= 0"), zeros))):
+        for name in sorted(masked & set(facts) - {look.name}):
+            if _decides(look, facts[name]) and (facts is nulls or look.numbers is None):  # else zeros by zeros, above
+                names = {"name": quoted(name), "by": quoted(look.name), "if_": _name(look.name), "then": _name(name)}
+                yield _asked(
+                    _name(look.name), _name(name), REASONS["decides"].format(is_=signs[0], not_=signs[1], **names)
                 )
-                yield Proposed(text, 1.0, False, note)
 
 
-def _threshold(number: str, sort: str, name: str, what: str) -> Proposed:
-    """A condition on the values of a number beyond some value, which the steward knows from the code book."""
-    note = (
-        f"{name} {what} in all sampled rows in which {number} is {'below' if sort == '<' else 'above'} some value. If "
-        f"the code book says so, name it: if {number} {sort} VALUE then {name} {what}"
-    )
-    return Proposed(f"if {number} is not null then {name} is not null", 1.0, False, note)
+def _asked(one: str, other: str, note: str) -> Proposed:
+    """A question on two columns: no rule of the proposal, which knows no value."""
+    return Proposed(f"if {one} is not null then {other} is not null", 1.0, False, note)
 
 
 def _begins_with(values: FloatArray, fact: BoolArray) -> bool:
@@ -605,8 +596,6 @@ def _pairs(looks: Sequence[Look], columns: Mapping[str, Column], masked: set[str
         table = table[1:, 1:]
         expected = np.outer(table.sum(axis=1), table.sum(axis=0)) / max(1.0, table.sum())
         if missing := int(np.count_nonzero((table == 0) & (-expected < 2 * _CHANCE))):
-            note = (
-                f"{missing:,} pairs of categories of {quoted(one.name)} and {quoted(other.name)} do not occur. If they "
-                f"are impossible: pairs({_name(one.name)}, {_name(other.name)})"
-            )
-            yield Proposed(f"pairs({_name(one.name)}, {_name(other.name)})", 1.0, False, note)
+            text = f"pairs({_name(one.name)}, {_name(other.name)})"
+            said = f"{quoted(one.name)} and {quoted(other.name)}: {plural(missing, 'pair')} of categories, which chance"
+            yield Proposed(text, 1.0, False, f"{said} would bring, in no sampled row. If impossible: {text}")

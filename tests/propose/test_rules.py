@@ -120,7 +120,13 @@ def test_conditions_on_categories_are_asked_without_values():
     assert texts(table) == set()
     notes = " ".join(each.note for each in proposed(table, active=False))
     assert '"dose" is null for some values of "ward"' in notes and "pairs(ward, drug)" in notes
+    assert '"ward" and "drug": 1 pair of categories, which chance' in notes
     assert "w0" not in notes and "x2" not in notes
+    wage = np.where(ward == 1, 10 * rng.integers(90, 400, 900), 0)
+    (asked,) = proposed(pa.table({"ward": [f"w{at}" for at in ward], "wage": wage}), active=False)
+    assert '"wage" == 0 for some values of "ward"' in asked.note and "of the others then != 0" in asked.note
+    some = np.where(rng.random(900) < 0.1, 0, wage)
+    assert proposed(pa.table({"ward": [f"w{at}" for at in ward], "wage": some}), active=False) == []
 
 
 def test_nulls_that_columns_share_are_asked_once():
@@ -234,6 +240,9 @@ def test_the_direction_of_an_order_is_that_which_has_a_begin():
     nobody, some, others = np.zeros(900, bool), rng.random(900) < 0.2, rng.random(900) < 0.2
     assert texts(pa.table({"x": date(begin, nobody), "y": date(end, some)})) == {"x <= y"}
     assert texts(pa.table({"x": date(begin, some), "y": date(end, nobody)})) == {"y >= x"}
+    first = date(begin - rng.integers(1, 300, 900), some | others)  # there where x is, and not always then
+    three = {"first": first, "x": date(begin, some), "y": date(end, nobody)}
+    assert texts(pa.table(three)) == {"y >= x >= first"}
     both = pa.table({"x": date(begin, some), "y": date(end, others)})
     assert texts(both) == set()
     assert [each.text for each in proposed(both, active=False)] == ["if x is not null and y is not null then x <= y"]
