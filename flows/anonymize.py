@@ -223,13 +223,13 @@ def _mapped(function: Callable[[Run, Executor], None]) -> Task[[Run, Executor, B
         return run
 
     stage.__name__ = stage.__qualname__ = name
-    return task(name=name, description=function.__doc__, **_RETRIED)(stage)
+    return task(name=name, task_run_name=name, description=function.__doc__, **_RETRIED)(stage)
 
 
 STAGES = tuple(_mapped(function) for function in pipeline.MAPPED_STAGES)
 
 
-@task(name="verify", description="Hold the written rows against the gates.", **_RETRIED)
+@task(name="verify", task_run_name="verify", description="Hold the written rows against the gates.", **_RETRIED)
 def verify(run: Run, bar: Bar) -> Verdict:
     """Hold the written rows against the gates, and show the verdict as a table."""
     bar.begin("verify")
@@ -238,12 +238,15 @@ def verify(run: Run, bar: Bar) -> Verdict:
     create_table_artifact(
         [_row(check) for check in _failed_first(verdict.checks)],
         key="anonpipe-verdict",
-        description=f"verdict: {verdict.word}" + ("" if verdict.passed else ", nothing was released"),
+        description=verdict.word + ("" if verdict.passed else ", nothing was released"),
     )
     return verdict
 
 
-@task(name="publish", description="Publish what passed, or keep the verdict of what did not.", **_ONCE)
+@task(
+    name="publish", task_run_name="publish",
+    description="Publish what passed, or keep the verdict of what did not.", **_ONCE,
+)  # fmt: skip
 def publish(run: Run, verdict: Verdict, keep: int, bar: Bar) -> None:
     """Publish what passed, or keep the verdict and fail; not tried again, as it may have published already."""
     bar.begin("publish")
@@ -266,7 +269,8 @@ def publish(run: Run, verdict: Verdict, keep: int, bar: Bar) -> None:
             tell()
     if outcome.version is None:
         failed = "; ".join(map(_line, outcome.verdict.failed))
-        raise GateError(f"a gate failed: {failed}; nothing was released, {where_kept(run.job)}")
+        remedies = "; for remedies see its artifact anonpipe-release" if outcome.remedies else ""
+        raise GateError(f"a gate failed: {failed}; nothing was released, {where_kept(run.job)}{remedies}")
 
 
 def _tag(job: Job, ended: str | None = None, version: str | None = None) -> None:
@@ -280,7 +284,10 @@ def _tag(job: Job, ended: str | None = None, version: str | None = None) -> None
 
 
 def _create_text(outcome: RunOutcome) -> None:
-    create_markdown_artifact(in_words(outcome), key="anonpipe-release", description="what was released")
+    about = (
+        "nothing was released" if outcome.version is None else f"{_last_part(outcome.version)}, {outcome.rows:,} rows"
+    )
+    create_markdown_artifact(in_words(outcome), key="anonpipe-release", description=about)
 
 
 def _create_table(verdict: Verdict) -> None:
@@ -290,7 +297,8 @@ def _create_table(verdict: Verdict) -> None:
         for row in rows
         for limit in [["none" if row[-1] == "-" else row[-1]]]  # a dash alone would be drawn as a list
     ]
-    create_table_artifact(figures, key="anonpipe-report", description="risk and utility of the release")
+    about = "risk and utility" + ("" if verdict.passed else " of what was not released")
+    create_table_artifact(figures, key="anonpipe-report", description=about)
 
 
 def _create_picture(report: Report | None) -> None:
@@ -314,7 +322,7 @@ def _row(check: Check) -> dict[str, str]:
     """A check for the table of the page, which cuts off what is on the right: the long text is there."""
     limited, full = check.reason is None, words.named(check)
     return {
-        "check": textwrap.shorten(words.name(check), 50, placeholder="…"),
+        "check": textwrap.shorten(words.name(check), 42, placeholder="…"),
         "outcome": check.outcome.value,
         "measured": words.measured(check, short=True),
         "limit": words.limit(check, short=True) if limited else "",
@@ -427,7 +435,7 @@ def _usual_umask() -> Iterator[None]:
 
 
 def _line(check: Check) -> str:
-    return f"{words.named(check)} ({check.outcome.value}: {words.measured(check)}, limit {words.limit(check)})"
+    return f"{words.named(check)} ({words.measured(check)}, limit: {words.limit(check)})"
 
 
 def _report_line(path: str | None) -> list[str]:
@@ -448,14 +456,22 @@ def _list(texts: Iterable[str]) -> list[str]:
 def in_words(outcome: RunOutcome) -> str:
     """The outcome of a run as Markdown."""
     released = outcome.version is not None
-    lines = ["# Released" if released else "# Nothing was released", "", "```text"]
-    lines += [printable(text).replace("`", "'") for text in outcome.summary]
-    lines += ["```", "", *([f"Release: `{outcome.version}`", ""] if released else []), *_report_line(outcome.report)]
+    lines = ["# Released" if released else "# Nothing was released", "", *_list(_in_short(outcome)), ""]
+    lines += ["The artifact `anonpipe-report` has risk and utility, `anonpipe-verdict` each check.", ""]
+    lines += [*([f"Release: `{outcome.version}`", ""] if released else []), *_report_line(outcome.report)]
     if outcome.warnings:
         lines += ["", "## Warnings", "", *_list(outcome.warnings)]
-    lines += ["", "## Checks", "", f"{words.counts(outcome.verdict)}. The artifact `anonpipe-verdict` has all."]
     lines += ["", "## Notes", "", *_list(outcome.verdict.notes)] if outcome.verdict.notes else []
     return "\n".join(lines) + "\n"
+
+
+def _in_short(outcome: RunOutcome) -> list[str]:
+    """The summary, each entry a line, with all remedies; without the table of figures, which the page cuts off."""
+    verdict = outcome.verdict
+    last = words.table(verdict) if verdict.passed else words.failures(verdict, outcome.remedies)
+    lines = [text for text in outcome.summary if text not in last]
+    lines += [] if verdict.passed else words.failures(verdict, outcome.remedies, sys.maxsize)
+    return re.sub(r"\n +", " ", "\n".join(lines)).split("\n")  # goes on where it is indented
 
 
 def main(arguments: list[str]) -> int:

@@ -45,7 +45,7 @@ from .parameters import JobParameter
 _METHODS, _K = list(DEFAULT_METHODS), list(DEFAULT_K)
 
 
-@task(name="measure", description="Try every setting that was not tried before.", **_RETRIED)
+@task(name="measure", task_run_name="measure", description="Try every setting that was not tried before.", **_RETRIED)
 def measure(job: Job, methods: list[str], k: list[int], draws: int, utility: str | None, risk: str | None) -> Study:
     """Try every setting; a retry goes on from the settings that are finished."""
     bar: Any = create_progress_artifact(0.0, key="anonpipe-progress", description="settings")
@@ -58,7 +58,7 @@ def measure(job: Job, methods: list[str], k: list[int], draws: int, utility: str
         return compare(job, methods, k, draws=draws, utility=utility, risk=risk, on_progress=show)
 
 
-@task(name="show", description="Table and map as files and artifacts.", **_ONCE)
+@task(name="show", task_run_name="show", description="Table and map as files and artifacts.", **_ONCE)
 def show(study: Study, folder: str) -> None:
     """Write table and map for the steward, and show them."""
     with _without_data("show"), _usual_umask():

@@ -26,8 +26,11 @@ STUDIO = (
 )
 
 
+OPTIONS = "Options of a method are given in the menu of the key above: Use JSON input."
+
+
 class _AsForm:
-    """Names the alternatives of a key, and keeps the order of keys."""
+    """Names the alternatives of a key, and keeps the order and names of keys."""
 
     def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> Schema:
         schema = handler(core)
@@ -38,7 +41,7 @@ class _AsForm:
 
 
 def keep_order(schema: Schema, resolve: Callable[[Schema], Schema]) -> None:
-    """Give each key its place in the form: Postgres sorts the keys of what it stores by their length.
+    """Give each key its name and place in the form, as in a job file; Postgres sorts what it stores by length.
 
     Parameters
     ----------
@@ -51,20 +54,19 @@ def keep_order(schema: Schema, resolve: Callable[[Schema], Schema]) -> None:
     --------
     >>> job = {"properties": {"input": {"type": "string"}, "k": {"type": "integer"}}}
     >>> keep_order(job, lambda schema: schema)
-    >>> [each["position"] for each in job["properties"].values()]
-    [0, 1]
+    >>> [(each["title"], each["position"]) for each in job["properties"].values()]
+    [('input', 0), ('k', 1)]
     """
     for part in _parts(schema, resolve):
-        for position, field in enumerate(part.get("properties", {}).values()):
-            field["position"] = position
+        for position, (name, field) in enumerate(part.get("properties", {}).items()):
+            field |= {"title": name, "position": position}
 
 
 def name_alternatives(schema: Schema, resolve: Callable[[Schema], Schema]) -> None:
     """Give each alternative of each key a title, which is what the form writes on its button.
 
-    Methods are called as in a job. The form knows `anyOf` alone, so that `oneOf`
-    becomes this; each has its own `method`, and no two can hold. The form sends
-    this one only where it is the default. Nothing comes first: buttons do not wrap.
+    Methods are one menu: their buttons would not wrap, and the form takes the
+    first of objects that share a key for the one that is given.
 
     Parameters
     ----------
@@ -78,14 +80,34 @@ def name_alternatives(schema: Schema, resolve: Callable[[Schema], Schema]) -> No
     >>> kept = {"anyOf": [{"oneOf": [{"properties": {"method": {"const": "mdav"}}}]}, {"type": "null"}]}
     >>> name_alternatives(kept, lambda schema: schema)
     >>> [each["title"] for each in kept["anyOf"]]
-    ['not given', 'mdav']
+    ['not given', 'given']
+    >>> kept["anyOf"][1]["properties"]["method"]["enum"]
+    ['mdav']
     """
     for part in _parts(schema, resolve):
         if "anyOf" in part:
             found = [one for each in part["anyOf"] for one in each.get("oneOf", [each])]
-            part["anyOf"] = sorted(found, key=lambda each: each.get("type") != "null")
+            methods = {name: each for each in found if (name := _method(resolve(each)))}
+            part["anyOf"] = [each for each in found if each.get("type") == "null"]
+            part["anyOf"] += [_menu(methods)] if methods else [each for each in found if each.get("type") != "null"]
             for each in part["anyOf"]:
-                _name(resolve(each))
+                alternative = resolve(each)
+                alternative.setdefault("title", _TYPES.get(alternative.get("type"), "value"))
+
+
+def _method(alternative: Schema) -> str | None:
+    return alternative.get("properties", {}).get("method", {}).get("const")
+
+
+def _menu(methods: dict[str, Schema]) -> Schema:
+    """Methods by name, of which each holds its options against its own schema where the form does not look."""
+    chosen = [{"if": {"properties": {"method": {"const": name}}}, "then": each} for name, each in methods.items()]
+    return {
+        "title": "given",
+        "type": "object",
+        "properties": {"method": {"type": "string", "enum": [*methods], "description": OPTIONS}},
+        "dependentSchemas": {"method": {"allOf": chosen}},
+    }
 
 
 def _parts(schema: Schema, resolve: Callable[[Schema], Schema]) -> Iterator[Schema]:
@@ -100,14 +122,6 @@ def _parts(schema: Schema, resolve: Callable[[Schema], Schema]) -> Iterator[Sche
             seen.add(id(part))
             yield part
             todo += [resolve(part) if "$ref" in part else None, *part.values()]
-
-
-def _name(alternative: Schema) -> None:
-    method = alternative.get("properties", {}).get("method", {})
-    if "const" in method:
-        alternative["title"] = method["default"] = method["const"]
-    elif "title" not in alternative:
-        alternative["title"] = _TYPES.get(alternative.get("type"), "value")
 
 
 JobParameter = Annotated[Job, _AsForm()]

@@ -50,6 +50,7 @@ def _plan(job: Job) -> dict[str, Any]:
 def _run(job: Job, trial: bool = False, resume: bool = False) -> dict[str, Any]:
     from anonpipe.pipeline.run import execute, try_out
     from anonpipe.storage.release import prune
+    from anonpipe.verify import words
 
     outcome = try_out(job, on_progress=_progress) if trial else execute(job, resume, on_progress=_progress)
     pruned, problem = list[str](), tuple[str, ...]()
@@ -59,7 +60,11 @@ def _run(job: Job, trial: bool = False, resume: bool = False) -> dict[str, Any]:
         except AnonpipeError as error:
             problem = (f"old versions were not pruned: {error}",)
     content = display.outcome_content(outcome, pruned)
-    return content | {"lines": outcome.summary, "warnings": [*content["warnings"], *problem]}
+    figures = words.figures(outcome.verdict) if outcome.verdict.passed else []
+    figures = [(of, rows) for of, rows in figures if any(row[1] != "not evaluated" for row in rows)]
+    drawn = {text for text in words.table(outcome.verdict) if not text.endswith(": not evaluated")}
+    lines = [text for text in outcome.summary if text not in drawn]
+    return content | {"lines": lines, "figures": figures, "warnings": [*content["warnings"], *problem]}
 
 
 def _compare(job: Job, ks: str, methods: str, folder: str) -> dict[str, Any]:

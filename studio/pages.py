@@ -499,7 +499,10 @@ def _rows(opened: Opened, drawn: Pictures | None) -> Iterator[Row]:
         )
         shown = [key for key in fields if key in ("kind", "role", *_usual(column)) or key in column]
         place = f"columns.{printable(name)}"
-        wrong = {key: [each for each in opened.of(place) if each.startswith(f"{place}.{key}")] for key in fields}
+        wrong = {
+            key: [each for each in opened.of(place) if each.startswith((f"{place}.{key}", f"{place}: {key} "))]
+            for key in fields
+        }
         wrong[""] = [each for each in opened.of(place) if not any(each in found for found in wrong.values())]
         yield Row(at, name, column, note, picture, words, wrong, shown)
 

@@ -9,6 +9,7 @@
       if (answer.ok) {
         const text = await answer.text();
         if (text !== place.dataset.shown) { place.innerHTML = text; place.dataset.shown = text; }
+        if (!place.querySelector("[data-running]")) location.reload(); // Releases and reports are new, too
       }
     } catch (error) { /* the studio was ended */ }
     setTimeout(renew, 700);

@@ -318,6 +318,8 @@ def test_a_failed_gate_keeps_report_warnings_and_says_what_helps(results):
     made = results["failed"]
     assert made.table is None and made.for_recipients is None and not made.passed
     assert not made.report.passed and made.report.checks and made.warnings
+    table = made._repr_html_().partition("<th>check</th>")[2]
+    assert table.index('class="failed"') < table.index('class="passed"')
     assert made.remedies and all(":" in remedy for remedy in made.remedies)
     for shown in (repr(made), made._repr_html_()):
         text = " ".join(shown.split())

@@ -119,18 +119,19 @@ def _check_runs(folder, server):
     methods = ["anonpipe", "k=5", "mdav", "micro_perturbation"]
     assert released["tags"] == sorted([*methods, "released"]) and "gate failed" in gated["tags"]
     _check_logs(server, gated, released)
-    assert "category shares" in gated["state"]["message"]
+    assert re.search("category shares.*, limit: at most .*remedies.*anonpipe-release", gated["state"]["message"])
     tasks = server.ask("task_runs", task_runs={"flow_run_id": {"any_": [gated["id"]]}})
-    assert [task["name"].rsplit("-", 1)[0] for task in tasks if task["state_name"] == "Failed"] == ["publish"]
+    assert [task["name"] for task in tasks if task["state_name"] == "Failed"] == ["publish"]
     (text,) = server.artifacts(gated["id"], "anonpipe-release")
     assert "Nothing was released" in text["data"] and "remedy: " in text["data"]
     assert "failed: category shares" in text["data"] and "region" in text["data"]
+    assert "--details" not in text["data"] and text["description"] == "nothing was released"
     assert not (folder / "gated" / "release").exists()
     (table,) = server.artifacts(gated["id"], "anonpipe-verdict")
     rows = json.loads(table["data"])
     assert [row["outcome"] for row in rows].index("passed") > 0
     assert all(next(iter(row)) == "check" for row in rows)  # the page cuts off what is on the right
-    assert all(len(row["check"]) <= 50 and len(row["limit"]) <= 20 for row in rows)
+    assert all(len(row["check"]) <= 42 and len(row["limit"]) <= 20 for row in rows)
     outcomes = {row["check"]: row["outcome"] for row in rows}
     assert len(outcomes) == len(rows)
     assert outcomes["category shares"] == "failed" and outcomes["smallest group"] == "passed"
@@ -138,8 +139,9 @@ def _check_runs(folder, server):
     assert "3,000 rows" in text["data"] and str(folder / "out" / "versions") in text["data"]
     assert "## Warnings" in text["data"]  # the rare category was suppressed
     assert "-report.html`" in text["data"] and "file://" not in text["data"]
-    assert re.search(r"\d+ passed, 0 failed.* The artifact `anonpipe-verdict` has all", text["data"])
-    assert "| " not in text["data"]  # a table that the page cuts off
+    assert re.search(r"^- checks \d+ passed, 0 failed", text["data"], re.MULTILINE)
+    assert "```" not in text["data"]  # lines that the page cuts off
+    assert text["description"] == f"{version}, 3,000 rows"
     stages = [stage.__name__ for stage in MAPPED_STAGES]
     of_run = {"flow_run_id": {"any_": [released["id"]]}, "key": {"exists_": True}}
     keys = sorted(one["key"] for one in server.ask("artifacts", artifacts=of_run))
@@ -153,9 +155,9 @@ def _check_runs(folder, server):
     image = picture["data"].partition("](data:image/png;base64,")[2]
     assert base64.b64decode(image.rstrip(")\n")).startswith(b"\x89PNG")
     tasks = server.ask("task_runs", task_runs={"flow_run_id": {"any_": [released["id"]]}})
-    names = sorted(run["name"].rsplit("-", 1)[0] for run in tasks)
+    names = sorted(run["name"] for run in tasks)
     assert names == sorted([*stages, "verify", "publish"])
-    by_name = {run["name"].rsplit("-", 1)[0]: run for run in tasks}
+    by_name = {run["name"]: run for run in tasks}
     for before, after in pairwise([*stages, "verify", "publish"]):
         told = [one["id"] for given in by_name[after]["task_inputs"].values() for one in given if "id" in one]
         assert by_name[before]["id"] in told, (before, after)

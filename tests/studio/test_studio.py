@@ -112,10 +112,29 @@ def test_road_from_file_to_withdrawal(folder, browser, done):
     assert TAG not in rows.text and rows.headers["cache-control"] == "no-store"
 
 
-def test_trial_publishes_nothing(quick, done, folder):
+def test_trial_publishes_nothing(quick, browser, done, folder):
+    browser.post("save", quick.text, **{"section.measure": "measure: {risk: false}"})
     page = done("trial")
     assert "Trial, nothing is published: passed" in page and "trial-report.html" in page
+    summary = page.partition("<summary>all ")[0]
+    assert "risk: not evaluated" in summary
+    assert re.search(r'worst column</th><td role="cell" data-label="estimate">0\.', summary)  # a telephone shows it
     assert not (folder / "out" / "versions").exists()
+
+
+def test_plan_that_is_refused_says_why_first(quick, browser, done):
+    page = browser.get("job", file="job.yaml").text
+    browser.post("save", page, **{"section.gates": "gates: {unchanged_record_rate: 0}"})
+    page = done("plan")
+    assert page.index("<h3>Warnings</h3>") < page.index("<pre")
+
+
+def test_an_error_of_an_option_stands_at_its_field(quick, browser, folder):
+    text = (folder / "job.yaml").read_text()
+    event = "  age: {kind: binary, role: survival_status, event: []}\n"
+    (folder / "job.yaml").write_text(re.sub(r"  age:\n(    .*\n)+", event, text))
+    page = browser.get("job", file="job.yaml").text
+    assert re.search(r'id="c\d+\.event"[^>]* aria-invalid="true"', page)
 
 
 def test_cancel_and_two_runs_at_once(browser, folder):
