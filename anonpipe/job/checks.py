@@ -432,7 +432,7 @@ def _gates(job: Job) -> None:
                 "such as [{name: neighbour, knows: [age, sex]}]"
             )
         if "strata" in needs and not job.strata.by:
-            raise ValueError(f"gates.{name} limits what is disclosed of strata, and strata.by names none")
+            raise ValueError(f"gates.{name} limits what is disclosed of strata: remove it, too, or name strata.by")
         if "survival" in needs and not followed:
             raise ValueError(
                 f"gates.{name} limits differences of survival curves, and the job declares none; give columns the "

@@ -29,6 +29,7 @@ _ANSWERS = {
     "decimal": "the decimal mark, . or , (and thousands: the mark between thousands, where there is one)",
     "encoding": "the encoding, such as windows-1252",
     "dates": 'how days are written, such as "%d.%m.%Y" (day first) or "%m.%d.%Y" (month first)',
+    "missing": 'the texts that mean a missing value, as a list: [""], or ["", NA]',
 }
 
 
@@ -54,7 +55,8 @@ class CsvFormat(Options):
     def _answered(cls, content: Any) -> Any:
         if not isinstance(content, dict):
             return content
-        asked = [key for key in _ANSWERS if content.get(key) in (QUESTION, [QUESTION])]
+        asked = [key for key in _ANSWERS if content.get(key) == QUESTION]
+        asked += ["dates"] if content.get("dates") == [QUESTION] else []
         if asked:
             answers = "; ".join(f"{key}: {_ANSWERS[key]}" for key in asked)
             raise ValueError(f'"{QUESTION}" is a question that anonpipe init could not answer; write there {answers}')

@@ -71,7 +71,7 @@ def find_format(files: Sequence[File]) -> FoundFormat:
     encoding, asked = _encoding(paths)
     marked = completed(first, CsvFormat(encoding=encoding))
     delimiter, between = _delimiter(first, marked)
-    columns = _columns(paths, marked.model_copy(update={"delimiter": delimiter}))
+    columns = _columns(paths, marked.model_copy(update={"delimiter": delimiter, "missing": [""]}))
     (decimal, thousands), doubt, by_answer = _marks([each for each in columns if each.is_number], delimiter)
     dates, order = _dates([each for each in columns if each.is_date])
     missing = _missing(columns)
@@ -80,7 +80,7 @@ def find_format(files: Sequence[File]) -> FoundFormat:
     usual = "\t" if first.lower().endswith((".tsv", ".tsv.gz")) else ","
     if form.given() or delimiter != usual:
         form = form.model_copy(update={"delimiter": delimiter})
-    return FoundFormat(form, asked | between | doubt | order, by_answer)
+    return FoundFormat(form, asked | between | doubt | order | _codes(columns), by_answer)
 
 
 # --- Encoding ---------------------------------------------------------------------------------------------------------
@@ -192,6 +192,7 @@ class _Column:
     name: str
     seen: bool = False
     missing: set[str] = field(default_factory=set)  # Its texts that elsewhere mean a missing value
+    capitals: bool = True  # Whether all others are two capitals, as codes of countries are
     marks: set[Marks] = field(default_factory=lambda: set(_MARKS))
     dates: dict[str, set[str]] = field(default_factory=lambda: {mark: set(_ORDERS) for mark in _BETWEEN})
     times: set[str] = field(default_factory=set)
@@ -214,10 +215,11 @@ class _Column:
     def note(self, texts: pa.Array) -> None:
         """Texts of some rows."""
         texts = texts.unique().drop_null()
-        absent = pc.is_in(texts, pa.array(_NONE))
+        absent = pc.is_in(texts, pa.array([*NULLS, *_NONE]))
         self.missing.update(texts.filter(absent).to_pylist())
         texts = texts.filter(pc.invert(absent))
         self.seen = self.seen or len(texts) > 0
+        self.capitals = self.capitals and (not len(texts) or _all(texts, "^[A-Z]{2}$"))
         if not len(texts) or not self.open:
             return
         self.marks = {each for each in self.marks if _all(texts, number_pattern(*each))}
@@ -259,8 +261,16 @@ def _missing(columns: Sequence[_Column]) -> list[str] | None:
     """The default texts for missing values, with those that stand among numbers and dates, and among no categories."""
     values = [each for each in columns if each.is_number or each.is_date]
     others = {text for each in columns if each not in values for text in each.missing}
-    found = {text for each in values for text in each.missing} - others
+    found = {text for each in values for text in each.missing} - others - {*NULLS}
     return [*NULLS, *sorted(found)] if found else None
+
+
+def _codes(columns: Sequence[_Column]) -> dict[str, str]:
+    """A question on NA, which is Namibia where the other texts are codes of countries."""
+    names = [each.name for each in columns if each.seen and each.capitals and "NA" in each.missing]
+    which = ", ".join(map(repr, names))
+    text = f'NA stands among codes of two capitals in {which}: missing: [""] if it is a code, missing: ["", NA] if not'
+    return {"missing": text} if names else {}
 
 
 def _marks(columns: Sequence[_Column], delimiter: str) -> tuple[Marks, dict[str, str], tuple[str, ...]]:

@@ -96,6 +96,17 @@ def test_format_is_found_and_values_are_those_written(tmp_path, form, encoding, 
     assert [tuple(row.values()) for row in table.to_pylist()] == rows
 
 
+@pytest.mark.parametrize(("texts", "asked"), [("DE NA FR", True), ("DE  FR", False), ("yes NA no", False)])
+def test_na_among_codes_of_countries_is_asked_about(tmp_path, texts, asked):
+    path = tmp_path / "t.csv"
+    path.write_text("country,n\n" + "".join(f"{text},1\n" for text in texts.split(" ")))
+    questions = found_format(str(path)).questions
+    assert ("'country'" in questions.get("missing", "")) == asked and questions.keys() <= {"missing"}
+    with pytest.raises(ValueError, match=r'"\?" is a question .* missing: the texts that mean a missing value'):
+        CsvFormat(missing="?")
+    assert CsvFormat(missing=["?"]).nulls == ["?"]
+
+
 def test_a_question_is_asked_where_the_file_does_not_tell(tmp_path):
     days = [(*row[:2], row[2].replace(day=row[2].day % 12 + 1), row[3]) for row in values()]
     form = {"delimiter": ";", "dates": ("%d.%m.%Y",)}

@@ -148,7 +148,7 @@ def test_nearly_constant_status_is_unmeasurable_and_plan_says(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"gates": {"stratum_inference": 0.3}}, "strata.by names none"),
+        ({"gates": {"stratum_inference": 0.3}}, "remove it, too, or name strata.by"),
         ({"gates": {"survival_curves": 1}}, "the job declares none"),
         ({"gates": {"column_shapes": 1}, "measure": {"utility": False}}, "measure.utility is off"),
         ({"gates": {"column_shapes": 0}}, "greater than 0"),
