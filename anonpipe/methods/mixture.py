@@ -495,14 +495,12 @@ def select(
     return Selection(best.fit.mixture, best.bounds, ended)
 
 
-def grow(
-    sample: FloatArray, begun: Selection, k: int, n_rows: int, *, most: float, factor: float = 1.5, start: int = 150
-) -> Selection:
-    """The mixture chosen on few records fitted on to more, or by `factor` more components while their BIC rises."""
+def grow(sample: FloatArray, begun: Selection, k: int, n_rows: int, *, most: float, start: int = 150) -> Selection:
+    """The mixture chosen on few records fitted on to more, or by half more components while their BIC rises."""
     # The BIC of few records favours fewer components than that of all: what differs within them would be lost.
     asked = begun.constraints
     here, numbers = on_sample(asked, len(sample), n_rows), [begun.mixture.n_groups]
-    while (larger := math.ceil(factor * numbers[-1])) <= most:
+    while (larger := math.ceil(1.5 * numbers[-1])) <= most:
         numbers.append(larger)
     short = fit(sample, begun.mixture, here, tolerance=TOLERANCE, iterations=SHORT_PASSES)
     runs, variances = [_Run(asked, here, short, len(sample))], sample.var(axis=0)
@@ -560,17 +558,13 @@ def _short_run(
 ) -> _Run | None:
     """The likeliest of the short fits from several groupings of `few`; None where none has so many groups."""
     here = on_sample(bounds, len(sample), n_rows)
-    best: Fit | None = None
-    seen: list[IntArray] = []
-    for labels in firsts:
-        if labels.max() + 1 != groups or any(np.array_equal(labels, other) for other in seen):
-            continue
-        seen.append(labels)
-        start = m_step(hard_statistics(few, labels, diagonal=bounds.shape in DIAGONAL), here)
-        result = fit(sample, start, here, tolerance=TOLERANCE, iterations=_START_PASSES)
-        if best is None or result.log_likelihoods[-1] > best.log_likelihoods[-1]:
-            best = result
-    return None if best is None else _Run(bounds, here, _longer(sample, best, here, SHORT_PASSES), len(sample))
+    distinct = {labels.tobytes(): labels for labels in firsts if labels.max() + 1 == groups}.values()
+    summed = (hard_statistics(few, labels, diagonal=bounds.shape in DIAGONAL) for labels in distinct)
+    fits = [fit(sample, m_step(one, here), here, tolerance=TOLERANCE, iterations=_START_PASSES) for one in summed]
+    if not fits:
+        return None
+    best = max(fits, key=lambda one: one.log_likelihoods[-1])
+    return _Run(bounds, here, _longer(sample, best, here, SHORT_PASSES), len(sample))
 
 
 def _longer(sample: FloatArray, begun: Fit, bounds: Constraints, iterations: int) -> Fit:

@@ -91,7 +91,7 @@ def test_a_job_file_runs_with_what_changes(tmp_path, monkeypatch):
     monkeypatch.setattr("flows.anonymize._anonymize", lambda job, *rest: ran.append((job.k, job.output, *rest)))
     anonymize_file.fn(str(path), ["k=10", "output=/data/other"], keep=3)
     assert ran == [(10, "/data/other", True, 24.0, 3)]
-    with pytest.raises(JobError, match="cannot be read"):
+    with pytest.raises(JobError, match="does not exist"):
         anonymize_file.fn(str(tmp_path / "no.yaml"))
 
 

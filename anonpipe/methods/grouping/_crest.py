@@ -68,7 +68,7 @@ def crest(
 #               with u and v they are the b nearest neighbours B(e) of the edge
 
 
-class PartialTree(NamedTuple):
+class Partial(NamedTuple):
     """The partial tree; the arrays change in place."""
 
     # features, classes, shares: shapes (n, width), (n,) and (n_classes,)
@@ -143,14 +143,14 @@ def class_tree(
 
 
 @kernel
-def _empty_tree(features: FloatArray, classes: IntArray, shares: FloatArray, b: int) -> PartialTree:
+def _empty_tree(features: FloatArray, classes: IntArray, shares: FloatArray, b: int) -> Partial:
     """A tree of row 0 alone; every vertex has its own class counted already."""
     n = features.shape[0]
     most = max(0, min(b - 2, n - 1))  # A hood cannot have more vertices than there are others
     counts = np.zeros((n, shares.shape[0]))
     for v in range(n):
         counts[v, classes[v]] = 1.0
-    return PartialTree(
+    return Partial(
         features,
         classes,
         shares,
@@ -167,7 +167,7 @@ def _empty_tree(features: FloatArray, classes: IntArray, shares: FloatArray, b: 
 
 
 @kernel
-def _composite(tree: PartialTree, u: int, v: int, alpha: float, unit: float) -> float:
+def _composite(tree: Partial, u: int, v: int, alpha: float, unit: float) -> float:
     """Composite distance of the edge from u to v as the tree is now."""
     length = np.sqrt(squared_distance(tree.features[u], tree.features[v])) / unit
     return float(alpha * length + (1.0 - alpha) * tree.divergence[u, tree.classes[v]])
@@ -175,7 +175,7 @@ def _composite(tree: PartialTree, u: int, v: int, alpha: float, unit: float) -> 
 
 @kernel
 def _offer(
-    tree: PartialTree,
+    tree: Partial,
     u: int,
     lower: BoolArray,
     alpha: float,
@@ -200,14 +200,7 @@ def _offer(
 
 @kernel
 def _least_composite(
-    tree: PartialTree,
-    v: int,
-    inside: FloatArray,
-    joined: IntArray,
-    count: int,
-    alpha: float,
-    unit: float,
-    room: FloatArray,
+    tree: Partial, v: int, inside: FloatArray, joined: IntArray, count: int, alpha: float, unit: float, room: FloatArray
 ) -> tuple[float, int]:
     """Least composite distance of v from the `count` vertices of the tree, and the vertex it comes from."""
     squared_distances(inside, count, tree.features[v], room)
@@ -224,7 +217,7 @@ def _least_composite(
 
 
 @kernel
-def _divergences(tree: PartialTree, u: int, lower: BoolArray) -> bool:
+def _divergences(tree: Partial, u: int, lower: BoolArray) -> bool:
     """Compute the divergences of u's candidate edges again; whether any fell, and in `lower` which."""
     total = 2.0 + tree.filled[u]
     counts = tree.counts[u]
@@ -240,7 +233,7 @@ def _divergences(tree: PartialTree, u: int, lower: BoolArray) -> bool:
 
 
 @kernel
-def _meet(tree: PartialTree, v: int, queue: IntArray, changed: IntArray) -> int:
+def _meet(tree: Partial, v: int, queue: IntArray, changed: IntArray) -> int:
     """Enter the new vertex v into the hoods around it, and their owners into its own."""
     # A breadth-first search from v that stops where neither side can take vertices so far away. Writes v and the
     # vertices whose class counts changed to `changed`; how many they are.
@@ -282,7 +275,7 @@ def _meet(tree: PartialTree, v: int, queue: IntArray, changed: IntArray) -> int:
 
 
 @kernel
-def _enter(tree: PartialTree, owner: int, v: int, degree: int, distance: float) -> bool:
+def _enter(tree: Partial, owner: int, v: int, degree: int, distance: float) -> bool:
     """Put v in its place in the hood of `owner`, if it has one; whether class counts changed by it."""
     most = tree.hood.shape[1]
     filled = tree.filled[owner]
