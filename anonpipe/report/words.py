@@ -75,7 +75,7 @@ def coefficient(name: str) -> str:
 
 
 _EXPECTED = " Expected from the means and covariances that are kept; attacks stand under Risk."
-_HALVES = "is {} times as far from the original as chance takes random halves of it at most."
+_HALVES = "differs {} times as much as chance allows between random halves."
 _LINKS = "An attacker who has the original{less} links {} of the records."
 _MEMBERS = "An attacker picks the member of the table out of two persons with probability {} (0.5 is guessing)."
 _ENDS = {"upper": "up to ", "lower": "at least "}  # Of an interval without its estimate

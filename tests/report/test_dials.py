@@ -65,7 +65,7 @@ def test_a_dial_without_estimate_names_end_of_interval(end, said):
     check = held("utility.column_shapes", 0.3, 1.0, records=2_000, compared=9, about={"end": end})
     known = replace(check, point=0.2, high=0.3)
     without, with_estimate = (words.dials((one,))[2].sentence for one in (check, known))
-    assert f"is {said.strip()} times as far" in without and "is 0.2 times as far" in with_estimate
+    assert f"differs {said.strip()} times as much" in without and "differs 0.2 times as much" in with_estimate
 
 
 def test_dial_figures_are_those_of_the_terminal():
