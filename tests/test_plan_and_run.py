@@ -92,6 +92,25 @@ def test_a_time_of_day_is_not_lost_without_a_word(tmp_path, zone):
     assert not np.any(moments % 3_600_000_000) and len(np.unique(moments % 86_400_000_000)) == 24
 
 
+@pytest.mark.parametrize("rules", [[], ["left >= seen"]])
+def test_times_of_day_are_cut_and_not_rounded(tmp_path, rules):
+    """Afternoons stay on their day, and days between two times are those between their days."""
+    rng = np.random.default_rng(8)
+    seen, stay = rng.integers(15_000, 15_010, 600), rng.integers(0, 4, 600)
+    times = [86_400 * days + 3_600 * rng.integers(13, 24, 600) for days in (seen, seen + stay)]
+    times[1] = np.maximum(*times)
+    seen, left = (pa.array(each, pa.timestamp("s")) for each in times)
+    given = pa.table({"seen": seen, "left": left, "x": rng.normal(size=600)})
+    columns = {"seen": {"kind": "date"}, "left": {"kind": "date"}, "x": NUMBER}
+    done = small.job(tmp_path, given, columns, gates=LOOSE, rules=rules)
+    assert small.run(done).version is not None
+    days = [small.released(done)[name].cast(pa.date32()).cast(pa.int32()).to_numpy() for name in ("seen", "left")]
+    if rules:
+        assert set(days[1] - days[0]) == {0, 1, 2, 3}
+    else:
+        assert set(days[0]) == set(range(15_000, 15_010)) and set(days[1]) <= set(range(15_000, 15_013))
+
+
 @pytest.mark.parametrize(
     ("changes", "code"),
     [

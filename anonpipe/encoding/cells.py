@@ -22,6 +22,7 @@ from anonpipe.encoding.scan import Scan
 from anonpipe.encoding.values import (
     Grid,
     as_dictionary,
+    cut_to_days,
     encoded,
     from_numbers,
     grid_of,
@@ -95,7 +96,8 @@ class ColumnEncoder:
                 cells[:, position] = given[name]
                 continue
             array = batch.column(name)
-            cells[:, position] = self._codes(position, array) if name in self.categories else numbers(array)
+            coded, step = name in self.categories, self.columns[position].step
+            cells[:, position] = self._codes(position, array) if coded else numbers(cut_to_days(array, step))
         return cells
 
     def _codes(self, position: int, array: pa.Array) -> FloatArray:

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from anonpipe.columns import Column, Kind, Role
 from anonpipe.encoding.values import (
     as_dictionary,
+    cut_to_days,
     date_counts,
     level_array,
     numbers,
@@ -126,7 +127,7 @@ class ColumnScan:
 
 def scan_numbers(array: pa.Array, column: Column) -> ColumnScan:
     """The scan of a column carried as numbers."""
-    everything = numbers(array)
+    everything = numbers(cut_to_days(array, column.step))
     values = everything[np.abs(everything) <= LARGEST]  # false for NaN
     nulls = int(np.isnan(everything).sum())
     low, high = column.numeric_bounds

@@ -15,7 +15,7 @@ from anonpipe.encoding.cells import ColumnEncoder
 from anonpipe.encoding.columns import code_of
 from anonpipe.encoding.quantiles import Radix, coarsened
 from anonpipe.encoding.scan import Scan
-from anonpipe.encoding.values import Grid, level_array, numbers, plain, present
+from anonpipe.encoding.values import Grid, cut_to_days, level_array, numbers, plain, present
 from anonpipe.kernels.points import places, sort_groups
 from anonpipe.partition.strata import Units, UnitSets
 from anonpipe.types import BoolArray, FloatArray, IntArray
@@ -41,6 +41,9 @@ def base_of(rule: Rule, batch: pa.RecordBatch) -> FloatArray:
 
 def _gap(rule: Rule, batch: pa.RecordBatch) -> FloatArray:
     """The difference, share or ratio of a rule, as recipients can compute it, shape (n_rows,)."""
+    if timed := pa.types.is_timestamp(batch.column(rule.target).type):  # of days that are released as such
+        names = [name for name in rule.names if name in batch.schema.names]
+        batch = pa.record_batch([cut_to_days(batch.column(name), rule.step) for name in names], names=names)
     target, base = numbers(batch.column(rule.target)), base_of(rule, batch)
     if rule.kind == "limit":
         low, whole = rule.ends[0], 1.0 + 0.0 * target
@@ -48,7 +51,7 @@ def _gap(rule: Rule, batch: pa.RecordBatch) -> FloatArray:
         return np.divide(target - low, base - low, out=whole, where=below)
     if rule.kind in ("share", "ratio"):
         return np.divide(target, base, out=np.where(base == 0, 0.0 * target, np.nan), where=base != 0)
-    gap, timed = rule.sign * (target - base), pa.types.is_timestamp(batch.column(rule.target).type)
+    gap = rule.sign * (target - base)
     if timed or rule.step:  # without what is between steps: equal differences of cents would be rare values
         step = rule.step or 1.0
         nearest = np.rint(gap / step) * step

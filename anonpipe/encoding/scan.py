@@ -37,7 +37,7 @@ from anonpipe.encoding.columns import (
 from anonpipe.encoding.identifiers import rows_of as _rows
 from anonpipe.encoding.quantiles import Radix
 from anonpipe.encoding.row_hash import add_fingerprints, fingerprint, population, row_lanes
-from anonpipe.encoding.values import as_dictionary, level_array, numbers, of_days, plain
+from anonpipe.encoding.values import as_dictionary, cut_to_days, level_array, numbers, of_days, plain
 from anonpipe.errors import LOWER_K, InputError, by_column
 from anonpipe.partition.strata import Units, UnitSets
 from anonpipe.types import BoolArray, FloatArray, IntArray
@@ -163,8 +163,9 @@ def scan_batch(
                 if len(array.dictionary) > len(categories or ()):
                     scans[name] = replace(scans[name], unused=absent(plain(array.dictionary), categories))
         else:
-            arrays[name] = _known_days(name, array)
-            scans[name] = scan_numbers(arrays[name], columns[name])
+            known = _known_days(name, array)
+            scans[name] = scan_numbers(known, columns[name])  # which counts times of day
+            arrays[name] = cut_to_days(known, columns[name].step)
         if kept is not None and not kept.all():
             rest, column = whole.filter(pa.array(~kept)), columns[name]
             coded = column.staged_as_codes

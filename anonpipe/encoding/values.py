@@ -107,6 +107,15 @@ def numbers(array: pa.Array) -> FloatArray:
     return np.asarray(days, dtype=np.float64)
 
 
+def cut_to_days(array: pa.Array, step: float | None) -> pa.Array:
+    """Points in time as their days, where they are released in steps of whole days; others as they are."""
+    # In a zone its midnights must stay the nearest ones of UTC, which `numbers` takes
+    kind = plain_type(array.type)
+    if not pa.types.is_timestamp(kind) or kind.tz not in (None, "UTC") or (step or 1.0) % 1.0:
+        return array
+    return pc.floor_temporal(plain(array), unit="day")
+
+
 def date_counts(array: pa.Array) -> npt.NDArray[np.int64]:
     """The stored numbers of dates or timestamps; anything where null."""
     stored = array.view(pa.int32()) if pa.types.is_date32(array.type) else array.view(pa.int64())
