@@ -333,10 +333,8 @@ def _check_keys(manifest: dict[str, Any], by: Sequence[str]) -> None:
             raise InputError(
                 f"column {name!r} is not released unchanged, which --by needs; use one of: {', '.join(kept) or 'none'}"
             )
-    if len(set(by)) < len(by) or len(by) == len(manifest["columns"]):
-        raise JobError(
-            f"--by names {'a column twice' if len(set(by)) < len(by) else 'all columns'}; name fewer, each once"
-        )
+    if (twice := len(set(by)) < len(by)) or len(by) == len(manifest["columns"]):
+        raise JobError(f"--by names {'a column twice' if twice else 'all columns'}; name fewer, each once")
     if manifest.get("k_counts", "rows") != "rows":
         raise InputError(
             "k counts units of several rows, and a release has no unit column: folder sizes cannot be checked"

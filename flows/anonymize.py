@@ -467,10 +467,8 @@ def in_words(outcome: RunOutcome) -> str:
 
 def _in_short(outcome: RunOutcome) -> list[str]:
     """The summary, each entry a line, with all remedies; without the table of figures, which the page cuts off."""
-    verdict = outcome.verdict
-    last = words.table(verdict) if verdict.passed else words.failures(verdict, outcome.remedies)
-    lines = [text for text in outcome.summary if text not in last]
-    lines += [] if verdict.passed else words.failures(verdict, outcome.remedies, sys.maxsize)
+    failures = [] if outcome.verdict.passed else words.failures(outcome.verdict, outcome.remedies, sys.maxsize)
+    lines = [*outcome.first_lines, *failures, *outcome.last_lines]
     return re.sub(r"\n +", " ", "\n".join(lines)).split("\n")  # goes on where it is indented
 
 

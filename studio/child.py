@@ -61,10 +61,12 @@ def _run(job: Job, trial: bool = False, resume: bool = False) -> dict[str, Any]:
             problem = (f"old versions were not pruned: {error}",)
     content = display.outcome_content(outcome, pruned)
     figures = words.figures(outcome.verdict) if outcome.verdict.passed else []
-    figures = [(of, rows) for of, rows in figures if any(row[1] != "not evaluated" for row in rows)]
-    drawn = {text for text in words.table(outcome.verdict) if not text.endswith(": not evaluated")}
-    lines = [text for text in outcome.summary if text not in drawn]
-    return content | {"lines": lines, "figures": figures, "warnings": [*content["warnings"], *problem]}
+    evaluated = [(of, rows) for of, rows in figures if any(row[1] != "not evaluated" for row in rows)]
+    lines = outcome.summary
+    if outcome.verdict.passed:  # the figures are a table of the page
+        left = [f"{of}: not evaluated" for of, rows in figures if (of, rows) not in evaluated]
+        lines = [*outcome.first_lines, *left, *outcome.last_lines]
+    return content | {"lines": lines, "figures": evaluated, "warnings": [*content["warnings"], *problem]}
 
 
 def _compare(job: Job, ks: str, methods: str, folder: str) -> dict[str, Any]:

@@ -41,7 +41,7 @@ def base_of(rule: Rule, batch: pa.RecordBatch) -> FloatArray:
 
 def _gap(rule: Rule, batch: pa.RecordBatch) -> FloatArray:
     """The difference, share or ratio of a rule, as recipients can compute it, shape (n_rows,)."""
-    if timed := pa.types.is_timestamp(batch.column(rule.target).type):  # of days that are released as such
+    if timed := pa.types.is_timestamp(batch.column(rule.target).type):  # as they are released
         names = [name for name in rule.names if name in batch.schema.names]
         batch = pa.record_batch([cut_to_days(batch.column(name), rule.step) for name in names], names=names)
     target, base = numbers(batch.column(rule.target)), base_of(rule, batch)

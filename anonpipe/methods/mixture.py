@@ -495,17 +495,17 @@ def select(
     return Selection(best.fit.mixture, best.bounds, ended)
 
 
-def grow(sample: FloatArray, begun: Selection, k: int, n_rows: int, *, most: float, start: int = 150) -> Selection:
+def grow(sample: FloatArray, begun: Selection, k: int, n_rows: int, *, most: float) -> Selection:
     """The mixture chosen on few records fitted on to more, or by half more components while their BIC rises."""
     # The BIC of few records favours fewer components than that of all: what differs within them would be lost.
-    asked = begun.constraints
-    here, numbers = on_sample(asked, len(sample), n_rows), [begun.mixture.n_groups]
+    asked, numbers = begun.constraints, [begun.mixture.n_groups]
     while (larger := math.ceil(1.5 * numbers[-1])) <= most:
         numbers.append(larger)
+    here, variances = on_sample(asked, len(sample), n_rows), sample.var(axis=0)
     short = fit(sample, begun.mixture, here, tolerance=TOLERANCE, iterations=SHORT_PASSES)
-    runs, variances = [_Run(asked, here, short, len(sample))], sample.var(axis=0)
+    runs = [_Run(asked, here, short, len(sample))]
     few = np.ascontiguousarray(sample[evenly_spaced(len(sample), TREE_ROWS)])
-    (tree,) = agglomerate(few, numbers[-1], (start,))
+    (tree,) = agglomerate(few, numbers[-1], (150,))
     for groups in numbers[1:]:
         bounds = constraints(k, n_rows, groups, variances, shape=asked.shape, degrees=asked.degrees)
         run = _short_run(sample, few, [tree[groups - 1]], bounds, groups, n_rows)

@@ -546,8 +546,8 @@ def _is_timed(time: Look, state: Look) -> bool:
 
 def status_of(looks: Sequence[Look], guesses: Mapping[str, Guess]) -> str | None:
     """The column that may say whether persons live, or had the event: by its values, else by its name."""
-    few = [look for look in looks if guesses[look.name].kind.coded and look.distinct <= FEW_CODES]
-    few = [look for look in few if look.life is not None]
+    coded = [look for look in looks if guesses[look.name].kind.coded and look.life is not None]
+    few = [look for look in coded if look.distinct <= FEW_CODES]
     alive = [look.name for look in few if look.life]
     return next(iter(best_of(alive, STATUS_NAMES) or alive or best_of([look.name for look in few], STATUS_NAMES)), None)
 

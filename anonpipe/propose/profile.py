@@ -94,9 +94,7 @@ class Look:
     form: TextFormat | None = None  # How its texts are written where they stand for numbers or dates; None elsewhere
     days: bool = False  # Whether it holds texts of days, as 1990-01-31, and nothing else
     levels: tuple[Scalar, ...] = ()  # See `declared_order`
-    life: bool | None = (
-        False  # Whether its few texts say of persons that they live or died, or of events; see `tell_life`
-    )
+    life: bool | None = False  # What its few texts say of life or death, or of events; see `tell_life`
 
     def of_rows(self, kept: BoolArray) -> Look:
         """The same of some of the rows."""

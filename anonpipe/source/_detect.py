@@ -268,9 +268,8 @@ def _missing(columns: Sequence[_Column]) -> list[str] | None:
 def _codes(columns: Sequence[_Column]) -> dict[str, str]:
     """A question on NA, which is Namibia where the other texts are codes of countries."""
     names = [each.name for each in columns if each.seen and each.capitals and "NA" in each.missing]
-    which = ", ".join(map(repr, names))
-    text = f'NA stands among codes of two capitals in {which}: missing: [""] if it is a code, missing: ["", NA] if not'
-    return {"missing": text} if names else {}
+    text = 'NA stands among codes of two capitals in {}: missing: [""] if it is a code, missing: ["", NA] if not'
+    return {"missing": text.format(", ".join(map(repr, names)))} if names else {}
 
 
 def _marks(columns: Sequence[_Column], delimiter: str) -> tuple[Marks, dict[str, str], tuple[str, ...]]:

@@ -431,6 +431,7 @@ def _misfit(kind: Kind, plain: pa.DataType) -> str | None:
         return None
     if is_date(plain):
         return "needs numbers; declare kind: date"
-    if pa.types.is_boolean(plain):
-        return "needs numbers; declare kind: binary"
-    return "needs numbers; convert the column, or declare kind: categorical"
+    instead = (
+        "declare kind: binary" if pa.types.is_boolean(plain) else "convert the column, or declare kind: categorical"
+    )
+    return f"needs numbers; {instead}"

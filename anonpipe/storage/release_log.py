@@ -281,10 +281,8 @@ _SAME_RECORDS = (
 _COLUMNS = "columns: {kept} as then, {added} added, {left} left out"
 _SAME_PERSONS = (
     "the same {rows:,} records, judged by samples, were released at {time} under another job{k}: other columns, "
-    "k, bounds, methods, recoding, units or copies, or another hold-out ("
-    + _COLUMNS
-    + "). Holders of both releases can "
-    "average out the noise, and join their columns"
+    "k, bounds, methods, recoding, units or copies, or another hold-out (" + _COLUMNS + "). Holders of both releases "
+    "can average out the noise, and join their columns"
 )
 _OTHER_JOB = (
     ". The job is another one: records count as changed, too, where it has another k, or recodes or drops other columns"

@@ -356,10 +356,10 @@ def shortened(text: str, most: int = WIDTH) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
-def summary_lines(verdict: Verdict, rows: int, facts: RunFacts, remedies: Sequence[str] = ()) -> list[str]:
-    """The summary of a run: headline, method, counts, then figures of a release or the failures of a refusal."""
+def first_lines(verdict: Verdict, rows: int, facts: RunFacts) -> list[str]:
+    """The first lines of a run's summary: headline, verdict, method and counts."""
     method, word = _method_line(verdict, facts), verdict.word.replace(" uncertain:", f" uncertain ({_DOUBT}):")
-    head = [
+    return [
         headline(verdict, rows, facts),
         *(textwrap.wrap(f"verdict  {word}", WIDTH, subsequent_indent=" " * 9) if verdict.passed else []),
         shortened(f"method   {method}"),
@@ -368,4 +368,3 @@ def summary_lines(verdict: Verdict, rows: int, facts: RunFacts, remedies: Sequen
         *([shortened(f"recoded  {facts.recoded}")] if facts.recoded else []),
         *([f"again    {AGAIN.format(facts.again)}"] if facts.again and verdict.passed and facts.copies == 1 else []),
     ]
-    return head + (table(verdict) if verdict.passed else failures(verdict, remedies))

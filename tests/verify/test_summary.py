@@ -6,14 +6,16 @@ import pytest
 
 from anonpipe.verify.catalogue import held
 from anonpipe.verify.verdict import Verdict
-from anonpipe.verify.words import RISKS, UTILITIES, RunFacts, summary_lines
+from anonpipe.verify.words import RISKS, UTILITIES, RunFacts, failures, first_lines, table
 
 PLACES = 6  # lines that `demo` prints besides: table, release, report, details, picture, next command
 ADVICE = "mean: for a column with many values at a bound that it cannot cross, " + "transform it, or " * 30 + "drop it"
 
 
 def lines_of(checks, facts=None, remedies=()):
-    lines = summary_lines(Verdict(tuple(checks)), 123_456_789, facts or RunFacts("mdav + pca"), remedies)
+    verdict = Verdict(tuple(checks))
+    lines = first_lines(verdict, 123_456_789, facts or RunFacts("mdav + pca"))
+    lines += table(verdict) if verdict.passed else failures(verdict, remedies)
     places = PLACES if lines[0].startswith("RELEASED") else 4  # table, report, details, error
     places -= 3 * bool(facts and facts.units)  # which the demonstration has none of
     assert len(lines) + places <= 20 and max(map(len, lines)) <= 80

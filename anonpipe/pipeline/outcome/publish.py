@@ -39,7 +39,7 @@ from anonpipe.storage.release_log import Overlaps
 from anonpipe.storage.staging import remove
 from anonpipe.types import FloatArray
 from anonpipe.verify.verdict import Verdict
-from anonpipe.verify.words import WIDTH, RunFacts, remedies, rows_in_copies, summary_lines
+from anonpipe.verify.words import WIDTH, RunFacts, failures, first_lines, remedies, rows_in_copies, table
 
 _NO_REPORT = "the internal report could not be written into the output"
 _FILE = "repeats.record"
@@ -64,16 +64,23 @@ class RunOutcome:
     @property
     def summary(self) -> list[str]:
         """The verdict on one screen."""
-        lines = summary_lines(self.verdict, self.rows, self.facts, self.remedies)
-        if self.trial:
-            what = rows_in_copies(self.rows, self.facts.copies) if self.verdict.passed else "nothing"
-            return [
-                f"TRIAL    {what} would be released; nothing was published or logged",
-                *lines[self.verdict.passed :],
-            ]
-        if self.version is None or not self.dropped:
+        found = table(self.verdict) if self.verdict.passed else failures(self.verdict, self.remedies)
+        return [*self.first_lines, *found, *self.last_lines]
+
+    @property
+    def first_lines(self) -> list[str]:
+        """The summary before the figures, or the failures."""
+        lines = first_lines(self.verdict, self.rows, self.facts)
+        if not self.trial:
             return lines
-        return [*lines, *wrap(f"dropped  {', '.join(self.dropped)}", WIDTH, subsequent_indent=" " * 9)]
+        what = rows_in_copies(self.rows, self.facts.copies) if self.verdict.passed else "nothing"
+        return [f"TRIAL    {what} would be released; nothing was published or logged", *lines[self.verdict.passed :]]
+
+    @property
+    def last_lines(self) -> list[str]:
+        """The summary after them: the columns that a release has not."""
+        names = self.dropped if self.version is not None else ()
+        return wrap(f"dropped  {', '.join(names)}", WIDTH, subsequent_indent=" " * 9) if names else []
 
 
 def finish(run: Run, verdict: Verdict) -> RunOutcome:
