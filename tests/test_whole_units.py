@@ -254,6 +254,73 @@ def test_times_that_would_move_far_are_left():
     assert timetable(usual | {(1990, 1991): 19}) is None
 
 
+def visits(kind, persons=1_500, most=4):
+    """Days of the visits of each person, ascending, between 0 and 2,000."""
+    rng = np.random.default_rng(3)
+    for number in rng.integers(1, most + 1, persons):
+        if kind == "window":
+            yield np.sort(rng.integers(0, 2_001, number))
+        else:
+            yield rng.integers(0, 1_700) + 90 * np.arange(number)
+
+
+@pytest.mark.parametrize(
+    ("kind", "bounds", "shares"),
+    [
+        ("window", [0, 2_000], True),
+        ("window", [0, 2_100], True),
+        ("window", [0, None], False),
+        ("window", [500, 2_000], False),
+        ("regular", [0, 2_000], False),
+    ],
+)
+def test_shares_of_a_window_or_gaps_whichever_keep_more(kind, bounds, shares):
+    found = np.full((1_500, 4), np.inf)
+    for row, days in zip(found, visits(kind), strict=True):
+        row[: len(days)] = days
+    job = parse_job(
+        {
+            "k": 5,
+            "input": "none",
+            "output": "none",
+            "columns": {"person": {"role": "unit"}, "day": {"kind": "integer", "bounds": bounds}},
+            "mask": {"method": "local_synthesis"},
+            "release": {"unit": "pseudonym", "order": "day"},
+        }
+    )
+    assert units._prefers_shares(job, found, (1, 2, 3, 4)) is shares
+    known = np.where(np.isfinite(found), found, np.nan)
+    made = units._simulated(known, np.isfinite(found).sum(axis=1))
+    assert (np.isnan(made) == np.isnan(known)).all()
+    assert all(set(new[~np.isnan(new)]) <= set(old) for old, new in zip(known.T, made.T, strict=True))
+
+
+def test_visits_in_a_window_end_with_it(tmp_path):
+    """Sums of gaps that know nothing of the end went 500 days beyond it, and no bounds helped."""
+    days = list(visits("window"))
+    who = np.repeat(np.arange(len(days)), [len(each) for each in days])
+    table = pd.DataFrame(
+        {"person": who, "day": np.concatenate(days), "cost": np.random.default_rng(4).normal(size=len(who))}
+    )
+    job = {
+        "k": 5,
+        "columns": {
+            "person": {"role": "unit"},
+            "day": {"kind": "integer", "bounds": [0, 2_000]},
+            "cost": {"kind": "continuous"},
+        },
+        "mask": {"method": "local_synthesis"},
+        "gates": {"column_shapes": 1},
+        "release": {"unit": "pseudonym", "order": "day"},
+    }
+    released = anonymize(table, job).table
+    assert released["day"].between(0, 2_000).all() and (released.groupby("person")["day"].diff().dropna() >= 0).all()
+    last = [
+        each.groupby("person")["day"].agg(["size", "max"]).groupby("size")["max"].mean() for each in (table, released)
+    ]
+    assert np.allclose(*last, rtol=0.05)
+
+
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_an_infinite_time_is_named_by_its_column(tmp_path):
     table = calendar(900).astype({"year": float})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -33,6 +34,9 @@ class UnitLayout:
     averaged: tuple[str, ...] = ()  # Of linked rows the columns whose mean in the unit is known
     timed: bool = False  # Whether a category says at which times a unit has rows: their order and number follow
     empty: tuple[str, ...] = ()  # Columns side by side that are null in the release, as few units have a value
+    # Whether each row lies at a masked share of the way from the order's lower bound to the next row, or to the upper
+    # bound, and not at a masked gap after the row before
+    by_shares: bool = False
 
     @property
     def most(self) -> int:
@@ -140,12 +144,13 @@ def _renamed(text: str, layout: UnitLayout, at: int) -> str:
 
 _SIDE = re.compile(r"`([^`\n]+) \(row \d+\)`")
 _ORDER = re.compile(r"(.+?)(?: \(row \d+\))? ([<>]=) (.+?)(?: \(row \d+\))?")
+_SHARE = re.compile(r"`(.+) \(row \d+\)` \+ 0 <= `\1 \(row \d+\)`")
 _WITH_NUMBER = re.compile(rf" and `{ROWS}` in \[[\d, ]+\]")
 
 
 def rule_of_rows(text: str) -> str | None:
     """A rule as it is for single rows; None for those by which a record has the rows that it says, in order."""
-    if text.startswith((f"if `{ROWS}` in ", f"`{TIMES}` -> ")):
+    if text.startswith((f"if `{ROWS}` in ", f"`{TIMES}` -> ")) or _SHARE.fullmatch(text):
         return None
     if "`" not in text and (found := _ORDER.fullmatch(text)):
         return None if found[1] == found[3] else " ".join(found.groups())
@@ -162,7 +167,9 @@ def _structure(job: Job, layout: UnitLayout) -> list[str]:
         texts += [f"`{TIMES}` -> `{name}`" for name in (ROWS, *names)]
         computed.add(str(layout.order))
     elif layout.order in layout.of_row and layout.most > 1:
-        texts.append(" <= ".join(f"`{name}`" for name in layout.wide_names(str(layout.order))))
+        names = [f"`{name}`" for name in layout.wide_names(str(layout.order))]
+        shares = [f"{one} + 0 <= {other}" for one, other in itertools.pairwise(names)]  # a limit, as it has a sum
+        texts += shares if layout.by_shares else [" <= ".join(names)]
     masked = [name for name in layout.of_row if columns[name].role.synthesized and name not in computed]
     for at in range(layout.numbers[0] + 1, layout.most + 1):
         there = [f"`{row_name(name, at)}` is not null" for name in masked if name in layout.complete]

@@ -8,6 +8,7 @@ records are rows, each with the row before; the measured ones are linked into un
 from __future__ import annotations
 
 import contextlib
+import math
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from scipy.special import ndtr, ndtri
 
 from anonpipe.columns import Kind, Role
 from anonpipe.encoding.columns import LARGEST
@@ -28,6 +30,7 @@ from anonpipe.encoding.tracers import Tracer
 from anonpipe.encoding.values import numbers, plain
 from anonpipe.errors import InputError, JobError, plural
 from anonpipe.evaluate.risk import EffectiveDimension, effective_dimension, membership_from_moments
+from anonpipe.evaluate.utility import ks_distance
 from anonpipe.files import make_private
 from anonpipe.job import linked
 from anonpipe.job.model import Job
@@ -51,6 +54,7 @@ _MOST_TIMES = 24  # Values of the order: of more, gaps between rows are masked
 _MOST_PATTERNS = 2_000  # Of these, before rare ones are joined
 _MOST_MOVED = 0.1  # Share of the units that get the times of others; else gaps are masked
 _MOST_SHIFT = 0.05  # Standard deviations by which these may move mean or deviation of all times
+_SIMULATED = 5_000  # Units whose times are simulated
 _LEAST_LONGEST = 100  # Units of the largest number of rows, or a 20th of all: moments of its last row rest on these
 
 
@@ -197,13 +201,15 @@ class _Facts:
     ones: Mapping[str, Any]  # Of binary columns the larger value, which counts as 1
     times: _Times | None  # None where there are none, or many
     present: Mapping[str, IntArray]  # Of columns that differ within units: the units with a value in each row
+    sequences: FloatArray  # Values of a masked order in the rows of some units, infinite after the last, (n, most)
 
     @classmethod
     def of(cls, job: Job, paths: Sequence[Path], key: bytes, names: Sequence[str]) -> _Facts:
         """Read buckets of whole units one by one."""
         of_unit, of_row = levels_of(job)
         order, sizes, found = job.release.order, np.zeros(1, dtype=np.int64), np.zeros((len(names), 2), dtype=np.int64)
-        times = _Times.none() if order in of_row and job.columns[order].role is Role.MASKED else None
+        ordered = order in of_row and job.columns[order].role is Role.MASKED
+        times, sequences = _Times.none() if ordered else None, np.empty((0, 1))
         coded = [name for name in names if job.columns[name].kind.coded and job.columns[name].kind is not Kind.ORDINAL]
         counts: dict[str, list[pa.Table]] = {name: [] for name in coded}
         present = dict.fromkeys(of_row, np.zeros(0, dtype=np.int64))
@@ -211,6 +217,8 @@ class _Facts:
             bucket = _Bucket.read(job, path, key)
             sizes = added(sizes, np.bincount(bucket.sizes))
             times = times and times.merge(bucket.times(str(order)))
+            if ordered and not len(sequences):
+                sequences = bucket.first(_SIMULATED).sequences(str(order), int(bucket.sizes.max()))
             found += np.array([bucket.differing_and_nulls(name) for name in names]).reshape(-1, 2)
             place = places(bucket.sizes)[1]
             for name in of_row:
@@ -224,7 +232,7 @@ class _Facts:
         binary = [name for name in of_row if job.columns[name].kind is Kind.BINARY]
         ones = {name: one for name in binary if (one := pc.max(summed[name]["value"]).as_py()) is not None}
         by_name = {name: (int(a), int(b)) for name, (a, b) in zip(names, found, strict=True)}
-        return cls(sizes, by_name, shares, ones, times, present)
+        return cls(sizes, by_name, shares, ones, times, present, sequences)
 
     def empty(self, job: Job, most: int) -> tuple[str, ...]:
         """Columns side by side in which fewer than 2 k units have a value, or none where conditions name them."""
@@ -349,6 +357,11 @@ class _Bucket:
         new = np.append(True, (np.diff(high[sequence]) != 0) | (np.diff(low[sequence]) != 0))
         starts = np.flatnonzero(new)
         return cls(rows.take(pa.array(sequence)), starts, np.diff(np.append(starts, len(sequence))))
+
+    def first(self, units: int) -> _Bucket:
+        """The rows of so many units."""
+        sizes = self.sizes[:units]
+        return _Bucket(self.rows.slice(0, int(sizes.sum())), self.starts[:units], sizes)
 
     def differing_and_nulls(self, name: str) -> tuple[int, int]:
         """Units in which a column differs, and its rows without a value."""
@@ -579,6 +592,55 @@ def _joined(patterns: FloatArray, units: IntArray, least: int) -> IntArray:
         joined[joined == at], left[near], left[at] = near, left[near] + left[at], 0
 
 
+# --- How rows follow each other otherwise: by gaps, or by shares of the way to the next one
+# Dates in a window are no sums of gaps that know nothing of its end; regular gaps are no shares of a window.
+
+
+def _prefers_shares(job: Job, sequences: FloatArray, known: Sequence[int]) -> bool:
+    """Whether masked shares would keep times and gaps better than masked gaps; never without bounds that hold."""
+    column = job.columns[str(job.release.order)]
+    low, high = column.numeric_bounds
+    number = _released_number(np.isfinite(sequences).sum(axis=1), known)
+    there = np.arange(known[-1]) < number[:, None]
+    times = np.where(there, sequences[:, : known[-1]], np.nan)[number > 0]
+    times = np.floor(times) if column.kind is Kind.DATE else times
+    if low is None or high is None or known[-1] < 2 or np.nanmin(times) < low or np.nanmax(times) > high:
+        return False
+    number, later = number[number > 0], np.column_stack([times[:, 1:], np.full(len(times), high)])
+    room, way = np.where(np.isnan(later), high, later) - low, times - low
+    shares = np.divide(way, room, out=np.ones_like(way), where=(room > 0) | np.isnan(way))
+    by_gaps = np.minimum(np.cumsum(_simulated(np.diff(times, prepend=0.0), number), axis=1), high)
+    drawn = _simulated(shares, number)
+    ways = np.cumprod(np.nan_to_num(drawn, nan=1.0)[:, ::-1], axis=1)[:, ::-1] * (high - low)
+    return _moved(times, low + np.where(np.isnan(drawn), np.nan, ways)) < _moved(times, by_gaps)
+
+
+def _simulated(columns: FloatArray, number: IntArray) -> FloatArray:
+    """Values with the distribution of each column, and the normal scores' moments among units of as many rows."""
+    rng, scores, made = np.random.default_rng(0), np.full(columns.shape, np.nan), np.full(columns.shape, np.nan)
+    ascending = [np.sort(column[~np.isnan(column)]) for column in columns.T]
+    for at, values in enumerate(ascending):
+        rank = np.argsort(np.argsort(columns[:, at], kind="stable"), kind="stable")  # NaN come last
+        scores[:, at] = np.where(np.isnan(columns[:, at]), np.nan, ndtri(np.minimum((rank + 0.5) / len(values), 1.0)))
+    for size in np.unique(number):
+        rows = np.flatnonzero(number == size)
+        own = scores[rows, :size]
+        covariance = np.atleast_2d(np.cov(own.T)) if len(rows) > 1 else np.zeros((size, size))
+        drawn = ndtr(rng.multivariate_normal(own.mean(axis=0), covariance, len(rows), method="eigh"))
+        for at, values in enumerate(ascending[:size]):
+            made[rows, at] = values[np.minimum((drawn[:, at] * len(values)).astype(np.int64), len(values) - 1)]
+    return made
+
+
+def _moved(before: FloatArray, after: FloatArray) -> float:
+    """How far times of each row and the gaps before them move at most, by Smirnov's statistic and its scale."""
+    sides = [np.concatenate([each, np.diff(each, axis=1)], axis=1) for each in (before, after)]
+    pairs = [
+        [column[~np.isnan(column)] for column in columns] for columns in zip(*(side.T for side in sides), strict=True)
+    ]
+    return max(ks_distance(old, new) * math.sqrt(len(old)) for old, new in pairs)
+
+
 # --- The form of the records: the first in which their moments tell members no more often than the limit allows
 
 _MARGIN = 0.005  # Below the limit: which records are held out, and which categories joined, is not known yet
@@ -607,6 +669,7 @@ class _Form:
             rows = _effective_rows(facts.sizes, _rows_in_strata(facts.sizes, layout.most), job)
         else:
             name = "rows side by side" + ", their times as one category" * layout.timed
+            name += ", their times as shares of the way to the next one" * layout.by_shares
             made, sizes = wide_job(job, layout), facts.sizes
             units = np.array([sizes[number == each].sum() for each in layout.numbers])
             rows = int((units.sum() if table is None else table.units.sum()) * (1.0 - job.measure.held_out))
@@ -649,7 +712,8 @@ def _forms(job: Job, facts: _Facts, averaged: tuple[str, ...]) -> Iterator[_Form
             layout = UnitLayout(*columns, table.numbers, complete, timed=True)
             yield _Form.of(job, facts, replace(layout, empty=facts.empty(job, layout.most)), table)
         layout = UnitLayout(*columns, known, complete, empty=facts.empty(job, known[-1]))
-        yield _Form.of(job, facts, layout, None)
+        by_shares = bool(len(facts.sequences)) and _prefers_shares(job, facts.sequences, known)
+        yield _Form.of(job, facts, replace(layout, by_shares=by_shares), None)
     if wide and not (job.mask and MASKERS[job.mask.method].grouped):  # others count rows, not units
         return
     linked.check_linked_width(job, averaged, units)

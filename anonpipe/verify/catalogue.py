@@ -109,6 +109,12 @@ def _unless(on: Collection[str], **advice: str) -> str:
     return ", ".join(text for key, text in advice.items() if key not in on)
 
 
+_GAPS = (
+    "declare bounds of release.order, its first and last possible value: rows may then be masked as shares of the time "
+    "between them, and not as gaps; "
+)
+
+
 def _decoding(gate: str) -> Callable[[Collection[str]], str]:
     """What helps where decoding moves moments; wider bounds alone would release visits below 0."""
 
@@ -135,6 +141,7 @@ def _decoding(gate: str) -> Callable[[Collection[str]], str]:
                 "give counts of few values kind: integer (they may be taken for categories), and ordered ones kind: "
                 "ordinal; join rare categories, or drop one of the two columns (in measure.scenarios, too); "
             )
+        first = _GAPS * ("gaps" in on) + first
         return f"{first}{'or ' if first else ''}raise gates.{gate}"
 
     return advice
@@ -415,9 +422,9 @@ _GATED = (
             above=0, figures=("column_shapes",), unmeasured="unmeasured.utility", example=1),
         "column distributions, worst column",
         lambda on: ("transform: normal_scores on a column of numbers keeps its distribution; " * ("normal_scores"
-        not in on) + "where values lie outside the bounds of a column, correct these; " * ("bounds" in on) + "of a "
-        "column that a rule computes, remove the rule (it is then masked itself); " * ("rules" in on)
-        + f"{_smaller_k(on)}, keeps more of all; or raise gates.column_shapes"),
+        not in on) + (_GAPS if "gaps" in on else "where values lie outside the bounds of a column, correct these; "
+        * ("bounds" in on) + "of a column that a rule computes, remove the rule (it is then masked itself); "
+        * ("rules" in on)) + f"{_smaller_k(on)}, keeps more of all; or raise gates.column_shapes"),
         audience=Audience.SEVERAL, unit=_CHANCE),
     _of_measure("utility",
         Gate("pair_shapes", None, "how pairs of columns go together",
