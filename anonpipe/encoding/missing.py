@@ -13,6 +13,8 @@ from anonpipe.types import BoolArray, FloatArray, IntArray
 Places = Mapping[int, Sequence[int]]  # Features of the column at each place among the cells
 
 _COMMON = 0.05  # Share of the records without a value from which on a set of known columns is looked at by itself
+_SOME = 500  # Records by which ranges are compared
+_FEWEST = 5  # Donors
 DONORS = 20  # Records, those with missing values among them, that share their donors
 
 
@@ -66,7 +68,8 @@ def fill_predicted(
     those without (predictive mean matching, Little 1988, doi:10.1080/07350015.1988.10509663), or those of the next run.
     So what the column has to do with the others stays. Columns are filled one after the other, from those that are
     known of a record or were filled before: values that are missing together keep their joint distribution. Sets of
-    known columns that few records have count as none; so do nulls, and `dummies` of categories, that few donors have.
+    known columns that few records have count as none; so do nulls and `dummies` of categories that few donors have, and
+    numbers where few donors lie: a line through the wages of those in work says nothing about those without.
     """
     filled = cells.copy()
     incomplete = [position for position in columns if 0 < np.isnan(cells[:, position]).sum() < len(cells)]
@@ -77,9 +80,10 @@ def fill_predicted(
         for rows, known_later in _patterns(np.flatnonzero(~known), ~np.isnan(cells[:, later])):
             unknown = [columns[other][0] for other, there in zip(later, known_later, strict=True) if not there]
             rare = [each for own in blocks if _are_unsupported(features[:, own] > 0, rows, known) for each in own]
-            others = np.delete(features, [*columns[position], *unknown, *rare], axis=1)
-            predicted = _predicted(features[:, columns[position][0]], others, known)
-            donors = _donors(predicted, known, rows, rng)
+            numbers = np.array([own[0] for other, own in columns.items() if other != position], dtype=np.int64)
+            apart = numbers[_are_apart(*(_some(features, of)[:, numbers] for of in (rows, np.flatnonzero(known))))]
+            others = np.delete(features, [*columns[position], *unknown, *rare, *apart], axis=1)
+            donors = _donors(*_predicted(features[:, columns[position][0]], others, known), known, rows, rng)
             filled[rows, position] = cells[donors, position]
             features[rows, columns[position][0]] = features[donors, columns[position][0]]
     return filled
@@ -92,6 +96,16 @@ def _are_unsupported(dummies: BoolArray, rows: IntArray, known: BoolArray) -> bo
     return bool(((there > 0) & (DONORS * there < asked) & (asked > _COMMON * len(rows))).any())
 
 
+def _are_apart(asked: FloatArray, known: FloatArray) -> BoolArray:
+    """Columns with few known records in the range of nine in ten others, shapes (n_asked, width), (n_known, width)."""
+    low, high = np.quantile(asked, [0.05, 0.95], axis=0)
+    return np.asarray(((low <= known) & (known <= high)).mean(axis=0) < _COMMON)
+
+
+def _some(features: FloatArray, rows: IntArray) -> FloatArray:
+    return features[rows[:: -(-len(rows) // _SOME)]]
+
+
 def _patterns(rows: IntArray, known: BoolArray) -> list[tuple[IntArray, BoolArray]]:
     """Records by the set of columns that are known of them, shape (n_columns,); rare sets are one, of no column."""
     sets, which, counts = np.unique(known[rows], axis=0, return_inverse=True, return_counts=True)
@@ -101,26 +115,31 @@ def _patterns(rows: IntArray, known: BoolArray) -> list[tuple[IntArray, BoolArra
     return [(rows[which == at], each) for at, each in enumerate(sets)]
 
 
-def _donors(predicted: FloatArray, known: BoolArray, rows: IntArray, rng: np.random.Generator) -> IntArray:
+def _donors(
+    predicted: FloatArray, error: float, known: BoolArray, rows: IntArray, rng: np.random.Generator
+) -> IntArray:
     """For each of some records a known one of which about the same is predicted; shape as `rows`."""
     candidates = known.copy()
     candidates[rows] = True
     inside = rng.permutation(np.flatnonzero(candidates))  # records may come sorted by the column
-    ties = np.rint(predicted[inside] / (1e-9 * (np.ptp(predicted) or 1.0)))  # equal but for rounding
+    # Within their error predictions are equal: thousands with just the same one would have the same few donors
+    ties = np.rint(predicted[inside] / max(error, 1e-9 * (np.ptp(predicted) or 1.0)))
     order = inside[np.argsort(ties, kind="stable")]
     starts = np.append(np.arange(max(1, len(order) // DONORS)) * DONORS, len(order))
-    given = np.where(known, np.arange(float(len(known))), np.nan)
-    return _filled(given, order, starts, np.arange(len(starts) - 1), 1, rng)[rows].astype(np.int64)
+    given, fewest = np.where(known, np.arange(float(len(known))), np.nan), min(_FEWEST, int(known.sum()))
+    return _filled(given, order, starts, np.arange(len(starts) - 1), fewest, rng)[rows].astype(np.int64)
 
 
-def _predicted(values: FloatArray, others: FloatArray, known: BoolArray) -> FloatArray:
-    """Least squares of the known values on the other columns, which are overwritten, for all records."""
+def _predicted(values: FloatArray, others: FloatArray, known: BoolArray) -> tuple[FloatArray, float]:
+    """Least squares of known values on the other columns, which are overwritten, for all records, and its error."""
     centred = others[known]  # together with `others`, most of what a worker holds while it encodes
     centre = centred.mean(axis=0)
     centred -= centre
     slopes = np.linalg.pinv(centred.T @ centred, rcond=1e-10, hermitian=True) @ (centred.T @ values[known])
     others -= centre
-    return np.asarray(others @ slopes)
+    predicted = np.asarray(others @ slopes)
+    residuals = np.std(values[known] - predicted[known])
+    return predicted, float(residuals * np.sqrt(len(slopes) / len(centred)))
 
 
 @kernel

@@ -131,6 +131,32 @@ def test_few_donors_with_a_mark_do_not_fill_all_who_have_it():
     assert abs(fill_predicted(cells, columns, features, np.random.default_rng(1))[:1_000, 1].mean()) < 1.0
 
 
+def test_a_line_is_not_drawn_to_where_no_donor_is():
+    """Hours of those without work, whose wage is 0, by the wages of others: they came to depend on education."""
+    rng = np.random.default_rng(0)
+    works, education = rng.random(5_000) < 0.7, rng.integers(0, 3, 5_000)
+    hours = np.where(works, rng.normal(35, 8, 5_000), np.nan)
+    wage = np.where(works, np.nan_to_num(hours) * np.exp(0.4 * education), 0.0)
+    cells = np.stack([wage, hours], axis=1)
+    dummies = 2.0 * (education[:, None] == np.arange(3)) - 1.0
+    features = np.column_stack([wage, np.nan_to_num(hours, nan=35.0), dummies])
+    filled = fill_predicted(cells, {0: [0], 1: [1]}, features, np.random.default_rng(1), [range(2, 5)])[~works, 1]
+    assert abs(np.corrcoef(filled, education[~works])[0, 1]) < 0.15 and abs(filled.mean() - 35) < 2
+
+
+def test_many_with_one_prediction_have_many_donors():
+    """Thousands of one category had a handful of donors: those whose prediction happened to be nearest."""
+    rng = np.random.default_rng(0)
+    group, other = rng.integers(0, 3, 6_000), rng.normal(size=6_000)
+    other[3_000:] = 0.0
+    values = np.append(rng.normal(size=3_000), np.full(3_000, np.nan))
+    features = np.column_stack([2.0 * (group[:, None] == np.arange(3)) - 1.0, other, np.nan_to_num(values)])
+    cells = np.stack([other, values], axis=1)
+    filled = fill_predicted(cells, {0: [3], 1: [4]}, features, np.random.default_rng(1), [range(3)])
+    for each in range(3):
+        assert len(np.unique(filled[3_000:, 1][group[3_000:] == each])) > 300
+
+
 def test_a_skewed_column_is_predicted_on_the_scale_of_features():
     rng = np.random.default_rng(0)
     x = rng.normal(size=2_000)

@@ -332,10 +332,15 @@ class _Relation(NamedTuple):
 def relations(tables: TypedTables, rng: np.random.Generator) -> list[_Relation]:
     """The pairs of numbers that are most related, with their lines: sums, differences and changes of unit are such."""
     numbers = [each for each in tables.numbers if each.name not in tables.differences and len(np.unique(each.old)) > 2]
-    ranks = [np.unique(column.old, return_inverse=True)[1].reshape(-1) for column in numbers]
-    related = np.abs(np.corrcoef(ranks)) if len(ranks) > 1 else np.zeros((1, 1))
-    pairs = sorted(combinations(range(len(numbers)), 2), key=lambda pair: -related[pair])[:_MOST_PAIRS]
-    return [_relation(numbers[one], numbers[other], rng) for one, other in pairs]
+    if len(numbers) < 2:
+        return []
+    related = np.abs(np.corrcoef([np.unique(column.old, return_inverse=True)[1].reshape(-1) for column in numbers]))
+    known = np.array([~np.isnan(column.old) for column in numbers])
+    divisors = known & (np.array([column.old for column in numbers]) != 0)
+    together = divisors @ known.T.astype(np.float64)  # 0 where filters of a survey exclude each other: without a ratio
+    pairs = [pair for pair in combinations(range(len(numbers)), 2) if together[pair] >= 2 * _NEAR]
+    most = sorted(pairs, key=lambda pair: -related[pair])[:_MOST_PAIRS]
+    return [_relation(numbers[one], numbers[other], rng) for one, other in most]
 
 
 def _relation(x: BothColumns, y: BothColumns, rng: np.random.Generator) -> _Relation:

@@ -302,7 +302,21 @@ def test_columns_that_rules_add_make_no_line():
     assert len(relations(tables, np.random.default_rng(0))) == 3
     assert len(relations(replace(tables, differences=("months",)), np.random.default_rng(0))) == 1
     few = both(old[:3], old[:3])  # no line is sought in so few records
-    assert all(each.slope == 0 and each.lost() <= 0 for each in relations(few, np.random.default_rng(0)))
+    assert relations(few, np.random.default_rng(0)) == []
+
+
+def test_numbers_that_no_record_has_both_of_make_no_line():
+    """Filters of a survey: hours of those in work, months of search of others. Ratios of only nulls stopped the run."""
+    rng = np.random.default_rng(0)
+    works = rng.random(1_000) < 0.6
+    hours, months = (
+        np.where(works, rng.normal(35, 8, 1_000), np.nan),
+        np.where(works, np.nan, rng.exponential(9, 1_000)),
+    )
+    table = pd.DataFrame({"wage": np.where(works, 20.0 * hours, 0.0), "hours": hours, "months": months})
+    (found,) = relations(both(table, table), np.random.default_rng(0))
+    assert {found.x.name, found.y.name} == {"hours", "wage"}
+    assert CLASSIFIERS.of(both(table, table), np.random.default_rng(0))
 
 
 @settings(deadline=None, max_examples=30)
