@@ -42,14 +42,22 @@ def released_checks(
     # Numbers and shares of rows between 0 and k are withheld. So are figures that are not `tellable`, and the column in
     # which one is worst: with the released moment, a difference of that column's gives the original's.
     released = (released_check(check, k, rows, least) for check in verdict.checks if check.kind is not None)
-    if not series:
-        return tuple(released)
-    return tuple(
-        check
-        if check.measured is None or (check.kind is not None and check.kind.audience is Audience.OPEN)
-        else replace(check, measured=None, withheld=Withheld.FIGURE)
-        for check in released
-    )
+    return tuple(_of_series(check, rows) if series else check for check in released)
+
+
+def _of_series(check: Check, rows: int) -> Check:
+    """A check of one of several releases: counts are those of the release, and figures and sizes are withheld."""
+    # The limits on what is written widen by the records of a table or stratum: one digit does not give that number.
+    kind, limit = check.kind, check.limit
+    own = kind is not None and kind.audience is Audience.OPEN
+    if check.of is not None:
+        check = replace(check, of=rows, records=None if check.records is None else min(check.records, rows))
+    elif limit and kind is not None and not (own or kind.at_least):
+        power = 10.0 ** math.floor(math.log10(limit))
+        check = replace(check, limit=float(f"{math.ceil(limit / power - 1e-9) * power:.1g}"))
+    if check.measured is None or (own and check.key != "group.smallest"):
+        return check
+    return replace(check, measured=None, withheld=Withheld.FIGURE)
 
 
 def released_check(check: Check, k: int, rows: int, least: int | None = None) -> Check:

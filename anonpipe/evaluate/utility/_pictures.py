@@ -296,10 +296,11 @@ def _panel(
     if len(times) < 2:
         return None
     shares = _share_before(old, times, falls)
-    grain = binning.rounded / len(old.times)
-    shown = np.clip(np.rint(shares / grain) * grain, 0.0, 1.0) if binning.rounded > 1 else shares
+    records = binning.shown_count(len(old.times))
+    steps = records / binning.rounded  # shares in steps of the exact number would give that
+    shown = np.rint(shares * steps) / steps if binning.rounded > 1 else shares
     at, before, after = (tuple(points.tolist()) for points in (times, shown, _share_before(new, times, falls)))
-    return SurvivalPanel(column, group, at, before, after, binning.shown_count(len(old.times)))
+    return SurvivalPanel(column, group, at, before, after, records)
 
 
 def _undominated(side: Followed, edges: FloatArray) -> FloatArray:
