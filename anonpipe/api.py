@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,7 +16,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from anonpipe.errors import GateError, InputError, JobError
+from anonpipe.errors import GateError, InputError, JobError, columns_named
 from anonpipe.files import write_atomic
 from anonpipe.job.model import Job, load_job, parse_job
 from anonpipe.pipeline.run import in_memory
@@ -154,8 +154,9 @@ def anonymize(
     Returns
     -------
     Anonymized
-        Its `table` is of the kind that was given, rows shuffled, or None where a gate failed: what is not verified is
-        not returned. `warnings` are those of a run; read them before the table leaves your hands.
+        Its `table` is of the kind that was given, rows shuffled and without a frame's index, or None where a gate
+        failed: what is not verified is not returned. `warnings` are those of a run; read them before the table leaves
+        your hands.
 
     Raises
     ------
@@ -210,9 +211,24 @@ def _write(arrow: pa.Table, path: Path) -> None:
     except pa.ArrowException as error:
         if isinstance(error, OSError):
             raise
-        raise InputError(
-            "the table has a column of a type that Parquet cannot hold; drop or convert it first"
-        ) from None
+        empty = arrow.slice(0, 0)
+        names = _refused(empty.column_names, lambda name: pq.write_table(_one(empty, name), pa.BufferOutputStream()))
+        raise InputError(f"Parquet cannot hold the type of {names}; convert or drop it first") from None
+
+
+def _one(arrow: pa.Table, name: str) -> pa.Table:
+    return pa.table({name: _without_views(arrow.column(name))})
+
+
+def _refused(names: Iterable[str], taken: Callable[[str], object]) -> str:
+    """The columns that Arrow or Parquet does not take."""
+    wrong = []
+    for name in names:
+        try:
+            taken(name)
+        except (pa.ArrowException, OSError, ValueError, TypeError):
+            wrong.append(repr(name))
+    return columns_named(wrong)
 
 
 # --- Tables of any library: as Arrow tables, and back as what was given -----------------------------------------------
@@ -223,14 +239,16 @@ def _as_arrow(given: Any) -> pa.Table:
     if isinstance(given, pa.Table):
         return given
     if isinstance(given, pd.DataFrame):
-        if not all(isinstance(name, str) for name in given.columns) or not given.columns.is_unique:
-            raise InputError("the frame's columns need names that are text and differ; rename them first")
+        if wrong := [repr(name) for name in given.columns if not isinstance(name, str)]:
+            raise InputError(f"names must be text, and that of {columns_named(wrong)} is none; rename them first")
+        if twice := [*map(repr, given.columns[given.columns.duplicated()].unique())]:
+            raise InputError(f"the frame has {columns_named(twice)} twice or more; rename them first")
         try:
             return pa.Table.from_pandas(given, preserve_index=False)
         except (pa.ArrowException, ValueError, TypeError):
-            raise InputError(
-                "a column of the frame holds values of several types; convert it to one type first"
-            ) from None
+            names = _refused(given.columns, lambda name: pa.array(given[name]))
+            text = "values of several types, or of a type that Arrow lacks; convert to one type first"
+            raise InputError(f"{names} of the frame: {text}") from None
     if not hasattr(given, "__arrow_c_stream__") and not hasattr(given, "__arrow_c_array__"):
         raise InputError(
             "anonymize takes a pandas frame, an Arrow table, or a table with __arrow_c_stream__ such as polars frames, "

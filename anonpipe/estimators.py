@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 
 from anonpipe.kernels.points import sort_groups
 from anonpipe.methods.grouping import METHODS, cluster, information_loss, refine
+from anonpipe.methods.grouping._refine import EFFORTS
 from anonpipe.methods.synthesis import METHODS as SYNTHESIZERS
 from anonpipe.methods.synthesis import synthesize
 from anonpipe.types import FloatArray, IntArray
@@ -161,8 +162,9 @@ class Microaggregation(OneToOneFeatureMixin, TransformerMixin, ClusterMixin, Bas
             optional = given is None and name in ("block_rows", "options")
             if not optional and (isinstance(given, bool) or not isinstance(given, kind)):
                 raise TypeError(f"{name} has type {type(given).__name__}; give {words}")
-        if self.synthesize not in _REPLACING:
-            raise ValueError(f"synthesize is {self.synthesize!r}; allowed are {', '.join(_REPLACING)}")
+        for parameter, allowed in (("synthesize", _REPLACING), ("refine", ["None", *EFFORTS])):
+            if str(value := getattr(self, parameter)) not in allowed:
+                raise ValueError(f"{parameter} is {value!r}; allowed are {', '.join(allowed)}")
 
     @property
     def _uses_classes(self) -> bool:

@@ -45,6 +45,8 @@ class Combined:
         """Lower and upper ends of the confidence intervals."""
         from scipy.stats import t
 
+        if not 0 < level < 1:
+            raise InputError(f"level is {level}; give a number between 0 and 1, such as 0.95")
         reach = t.ppf(0.5 + level / 2, self.df) * self.error
         return self.estimate - reach, self.estimate + reach
 
@@ -114,7 +116,10 @@ def combine(
     >>> bool(low < 1.1 < high)
     True
     """
-    found, own = (np.atleast_1d(np.asarray(given, dtype=np.float64)) for given in (estimates, variances))
+    try:
+        found, own = (np.atleast_1d(np.asarray(given, dtype=np.float64)) for given in (estimates, variances))
+    except (ValueError, TypeError):
+        raise InputError("estimates or variances are no array of numbers; give a number or row for each copy") from None
     copies = len(found)
     if found.shape != own.shape or not found.size:
         raise InputError(f"estimates have shape {found.shape} and variances {own.shape}; give one of each a copy")
@@ -122,6 +127,8 @@ def combine(
         raise InputError("an estimate or variance is not finite, or a variance negative; give those of models that fit")
     if rule not in ("partial", "full"):
         raise InputError(f"rule is {rule!r}; give 'partial' or 'full'")
+    if min(1 if synthetic_rows is None else synthetic_rows, 1 if rows is None else rows) < 1:
+        raise InputError(f"synthetic_rows is {synthetic_rows} and rows is {rows}; give 1 or more, or leave them out")
     if rule == "full" and copies < 2:
         raise InputError("the full rule needs two copies or more; give more, or take 'partial'")
     within, between = own.mean(axis=0), found.var(axis=0, ddof=1) if copies > 1 else np.zeros(found.shape[1:])
