@@ -6,7 +6,7 @@ no value of the data: messages end up in logs, schedulers and databases.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 # Advice that raises a risk says so. Shares of records that an attacker links, lowest and highest of the tables of
 # docs/frontier.md; tests/verify/test_remedies.py holds them against data/frontier.csv.
@@ -44,18 +44,13 @@ def plural(number: int, what: str) -> str:
     return f"{number:,} {what}" + ("" if number == 1 else "s")
 
 
-def columns_named(names: Sequence[str]) -> str:
-    """Columns as an error names them, each as it is given, the first ten."""
-    more = f" and {len(names) - 10:,} more" * (len(names) > 10)
-    return f"column{'s'[: len(names) > 1]} {', '.join(names[:10])}{more}"
-
-
 def by_column(found: Iterable[tuple[str, str, str]]) -> list[str]:
     """A warning for each cause, with its columns and how much of each; found are column, how much, and cause."""
     causes: dict[str, list[str]] = {}
     for name, much, cause in found:
         causes.setdefault(cause, []).append(f"{name!r} ({much})")
-    return [f"{columns_named(each)}: {cause}" for cause, each in causes.items()]
+    more = {cause: f" and {len(each) - 10:,} more" * (len(each) > 10) for cause, each in causes.items()}
+    return [f"column{'s'[: len(c) > 1]} {', '.join(c[:10])}{more[why]}: {why}" for why, c in causes.items()]
 
 
 def record_noun(whole_unit: bool) -> str:

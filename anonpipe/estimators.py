@@ -139,8 +139,7 @@ class Microaggregation(OneToOneFeatureMixin, TransformerMixin, ClusterMixin, Bas
 
     def fit_predict(self, X: npt.ArrayLike, y: npt.ArrayLike | None = None) -> IntArray:
         """Form the groups, and return the group of each record; see `fit`."""
-        labels: IntArray = self.fit(X, y).labels_
-        return labels
+        return self.fit(X, y).labels_
 
     def fit_transform(self, X: npt.ArrayLike, y: npt.ArrayLike | None = None) -> FloatArray:
         """Form the groups, and return what replaces each record, shape (n_samples, n_features); see `fit`."""
@@ -192,9 +191,7 @@ class Microaggregation(OneToOneFeatureMixin, TransformerMixin, ClusterMixin, Bas
 
 def _generator(random_state: int | np.random.RandomState | np.random.Generator | None) -> np.random.Generator:
     """A generator, as this package draws from; the same for the same state."""
-    if isinstance(random_state, np.random.Generator):
-        return random_state
-    if random_state is None:
-        return np.random.default_rng()
+    if random_state is None or isinstance(random_state, np.random.Generator):
+        return np.random.default_rng(random_state)
     drawn = check_random_state(random_state).randint(0, 2**32, size=4, dtype=np.uint32)
     return np.random.default_rng(drawn)

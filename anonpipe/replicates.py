@@ -7,6 +7,7 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
+from scipy.stats import t
 
 from anonpipe.errors import InputError
 from anonpipe.types import FloatArray
@@ -43,8 +44,6 @@ class Combined:
 
     def interval(self, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
         """Lower and upper ends of the confidence intervals."""
-        from scipy.stats import t
-
         if not 0 < level < 1:
             raise InputError(f"level is {level}; give a number between 0 and 1, such as 0.95")
         reach = t.ppf(0.5 + level / 2, self.df) * self.error
@@ -53,8 +52,6 @@ class Combined:
     @property
     def p(self) -> FloatArray:
         """Of the two-sided tests that the estimates are 0."""
-        from scipy.stats import t
-
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = np.abs(self.estimate) / self.error
         return np.asarray(2 * t.sf(ratio, self.df))
@@ -127,8 +124,6 @@ def combine(
         raise InputError("an estimate or variance is not finite, or a variance negative; give those of models that fit")
     if rule not in ("partial", "full"):
         raise InputError(f"rule is {rule!r}; give 'partial' or 'full'")
-    if min(1 if synthetic_rows is None else synthetic_rows, 1 if rows is None else rows) < 1:
-        raise InputError(f"synthetic_rows is {synthetic_rows} and rows is {rows}; give 1 or more, or leave them out")
     if rule == "full" and copies < 2:
         raise InputError("the full rule needs two copies or more; give more, or take 'partial'")
     within, between = own.mean(axis=0), found.var(axis=0, ddof=1) if copies > 1 else np.zeros(found.shape[1:])

@@ -234,7 +234,6 @@ def test_partial_rule_covers_where_copies_are_drawn_given_table():
         ([1.0, 2.0], [1.0, 1.0], {"rule": "rubin"}),
         (["1 to 2", 2.0], [1.0, 1.0], {}),
         ([[1.0], [1.0, 2.0]], [1.0, 1.0], {}),
-        ([1.0, 2.0], [1.0, 1.0], {"rule": "full", "rows": 0, "synthetic_rows": 3}),
     ],
 )
 def test_what_cannot_be_joined_is_refused(estimates, variances, more):

@@ -104,8 +104,7 @@ def external(facts: Facts) -> content.Report:
     if series:  # counts are rounded, and what holds the original against the release would tell what they were
         fits = (replace(one, records=min(one.records, facts.rows), of=facts.rows) for one in facts.assessment.analyses)
         assessed = replace(facts.assessment, utility=(), risk=(), analyses=tuple(fits))
-        pictured = min(facts.pictured, facts.rows)
-        facts = replace(facts, assessment=assessed, distributions={}, survival={}, pictured=pictured)
+        facts = replace(facts, assessment=assessed, distributions={}, survival={}, pictured=facts.rows)
     assessed = facts.assessment
     open_ones = (output_control.released_check(each.check, k, facts.rows, least) for each in assessed.not_checked)
     return content.Report(
