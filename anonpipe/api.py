@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
@@ -16,7 +16,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from anonpipe.errors import GateError, InputError, JobError
+from anonpipe.errors import GateError, InputError, JobError, plural
 from anonpipe.files import write_atomic
 from anonpipe.job.model import Job, load_job, parse_job
 from anonpipe.pipeline.run import in_memory
@@ -154,19 +154,14 @@ def anonymize(
     Returns
     -------
     Anonymized
-        Its `table` is of the kind that was given, rows shuffled, or None where a gate failed: what is not verified is
-        not returned. `warnings` are those of a run; read them before the table leaves your hands.
+        Its `table` is of the kind that was given, rows shuffled, without an index, or None where a gate failed: what is
+        not verified is not returned. `warnings` are those of a run; read them before the table leaves your hands.
 
     Raises
     ------
     AnonpipeError
         As `anonpipe run`: bad job, bad input, or records that an earlier
         release shares (`repeat: {allow: "why"}` takes them nevertheless).
-
-    Notes
-    -----
-    The result used to be a tuple of table, verdict and warnings, and can be
-    unpacked as such in this version, not in the next.
 
     Examples
     --------
@@ -204,15 +199,14 @@ def anonymize(
 
 def _write(arrow: pa.Table, path: Path) -> None:
     """Write the table; what the library says of a type that it cannot write may quote data."""
-    try:
-        columns = [_without_views(column) for column in arrow.columns]  # polars yields views, which Parquet lacks
-        pq.write_table(pa.table(columns, names=arrow.column_names), path, compression="lz4")
-    except pa.ArrowException as error:
-        if isinstance(error, OSError):
-            raise
-        raise InputError(
-            "the table has a column of a type that Parquet cannot hold; drop or convert it first"
-        ) from None
+    columns = []
+    for name, column in zip(arrow.column_names, arrow.columns, strict=True):
+        try:
+            columns.append(_without_views(column))  # polars yields views, which Parquet lacks
+            pq.write_table(pa.table({name: columns[-1].slice(0, 0)}), pa.BufferOutputStream())
+        except (pa.ArrowException, OSError):
+            raise InputError(f"Parquet cannot hold the type of column {name!r}; convert or drop it first") from None
+    pq.write_table(pa.table(columns, names=arrow.column_names), path, compression="lz4")
 
 
 # --- Tables of any library: as Arrow tables, and back as what was given -----------------------------------------------
@@ -223,25 +217,27 @@ def _as_arrow(given: Any) -> pa.Table:
     if isinstance(given, pa.Table):
         return given
     if isinstance(given, pd.DataFrame):
-        if not all(isinstance(name, str) for name in given.columns) or not given.columns.is_unique:
-            raise InputError("the frame's columns need names that are text and differ; rename them first")
-        try:
-            return pa.Table.from_pandas(given, preserve_index=False)
-        except (pa.ArrowException, ValueError, TypeError):
+        names = zip(given.columns, given.columns.duplicated(), strict=True)
+        if wrong := [name for name, again in names if again or not isinstance(name, str)]:
+            count = plural(len(wrong), "name")
             raise InputError(
-                "a column of the frame holds values of several types; convert it to one type first"
-            ) from None
-    if not hasattr(given, "__arrow_c_stream__") and not hasattr(given, "__arrow_c_array__"):
-        raise InputError(
-            "anonymize takes a pandas frame, an Arrow table, or a table with __arrow_c_stream__ such as polars frames, "
-            f"not {type(given).__name__}"
-        )
-    try:
-        return pa.table(given)
-    except Exception:  # the other library's, whose texts may quote data
-        raise InputError(
-            f"the {type(given).__name__} cannot be read as an Arrow table; convert it to one first"
-        ) from None
+                f"the frame has {count} of columns that are no text or repeated ({wrong[0]!r}); rename them"
+            )
+        columns = {}
+        for name in given.columns:
+            try:
+                columns[name] = pa.array(given[name])
+            except (pa.ArrowException, ValueError, TypeError):
+                what = "values of several types, or of a type that Arrow lacks; convert it to one type first"
+                raise InputError(f"column {name!r} of the frame holds {what}") from None
+        return pa.table(columns)
+    with suppress(Exception):  # the other library's, whose texts may quote data
+        if hasattr(given, "__arrow_c_stream__") or hasattr(given, "__arrow_c_array__"):
+            return pa.table(given)
+    raise InputError(
+        "anonymize takes a pandas frame, an Arrow table, or a table with __arrow_c_stream__ such as polars frames; "
+        f"this {type(given).__name__} cannot be read as one, convert it first"
+    )
 
 
 def _without_views(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -283,9 +279,7 @@ def _as_type(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
         return column.cast(kind)
     if not pa.types.is_dictionary(column.type):
         column = column.cast(_plain(kind.value_type)).dictionary_encode()
-    if _plain(kind.value_type) == kind.value_type:
-        return column.unify_dictionaries().cast(kind)
-    return _dictionary(column, kind)
+    return _dictionary(column.unify_dictionaries(), kind)
 
 
 def _like(released: pa.Table, given: Any) -> Any:

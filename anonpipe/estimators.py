@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 
 from anonpipe.kernels.points import sort_groups
 from anonpipe.methods.grouping import METHODS, cluster, information_loss, refine
+from anonpipe.methods.grouping._refine import EFFORTS
 from anonpipe.methods.synthesis import METHODS as SYNTHESIZERS
 from anonpipe.methods.synthesis import synthesize
 from anonpipe.types import FloatArray, IntArray
@@ -138,8 +139,7 @@ class Microaggregation(OneToOneFeatureMixin, TransformerMixin, ClusterMixin, Bas
 
     def fit_predict(self, X: npt.ArrayLike, y: npt.ArrayLike | None = None) -> IntArray:
         """Form the groups, and return the group of each record; see `fit`."""
-        labels: IntArray = self.fit(X, y).labels_
-        return labels
+        return self.fit(X, y).labels_
 
     def fit_transform(self, X: npt.ArrayLike, y: npt.ArrayLike | None = None) -> FloatArray:
         """Form the groups, and return what replaces each record, shape (n_samples, n_features); see `fit`."""
@@ -161,8 +161,9 @@ class Microaggregation(OneToOneFeatureMixin, TransformerMixin, ClusterMixin, Bas
             optional = given is None and name in ("block_rows", "options")
             if not optional and (isinstance(given, bool) or not isinstance(given, kind)):
                 raise TypeError(f"{name} has type {type(given).__name__}; give {words}")
-        if self.synthesize not in _REPLACING:
-            raise ValueError(f"synthesize is {self.synthesize!r}; allowed are {', '.join(_REPLACING)}")
+        for parameter, allowed in (("synthesize", _REPLACING), ("refine", ["None", *EFFORTS])):
+            if str(value := getattr(self, parameter)) not in allowed:
+                raise ValueError(f"{parameter} is {value!r}; allowed are {', '.join(allowed)}")
 
     @property
     def _uses_classes(self) -> bool:
@@ -190,9 +191,7 @@ class Microaggregation(OneToOneFeatureMixin, TransformerMixin, ClusterMixin, Bas
 
 def _generator(random_state: int | np.random.RandomState | np.random.Generator | None) -> np.random.Generator:
     """A generator, as this package draws from; the same for the same state."""
-    if isinstance(random_state, np.random.Generator):
-        return random_state
-    if random_state is None:
-        return np.random.default_rng()
+    if random_state is None or isinstance(random_state, np.random.Generator):
+        return np.random.default_rng(random_state)
     drawn = check_random_state(random_state).randint(0, 2**32, size=4, dtype=np.uint32)
     return np.random.default_rng(drawn)

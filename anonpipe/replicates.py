@@ -7,6 +7,7 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
+from scipy.stats import t
 
 from anonpipe.errors import InputError
 from anonpipe.types import FloatArray
@@ -43,16 +44,14 @@ class Combined:
 
     def interval(self, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
         """Lower and upper ends of the confidence intervals."""
-        from scipy.stats import t
-
+        if not 0 < level < 1:
+            raise InputError(f"level is {level}; give a number between 0 and 1, such as 0.95")
         reach = t.ppf(0.5 + level / 2, self.df) * self.error
         return self.estimate - reach, self.estimate + reach
 
     @property
     def p(self) -> FloatArray:
         """Of the two-sided tests that the estimates are 0."""
-        from scipy.stats import t
-
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = np.abs(self.estimate) / self.error
         return np.asarray(2 * t.sf(ratio, self.df))
@@ -114,7 +113,10 @@ def combine(
     >>> bool(low < 1.1 < high)
     True
     """
-    found, own = (np.atleast_1d(np.asarray(given, dtype=np.float64)) for given in (estimates, variances))
+    try:
+        found, own = (np.atleast_1d(np.asarray(given, dtype=np.float64)) for given in (estimates, variances))
+    except (ValueError, TypeError):
+        raise InputError("estimates or variances are no array of numbers; give a number or row for each copy") from None
     copies = len(found)
     if found.shape != own.shape or not found.size:
         raise InputError(f"estimates have shape {found.shape} and variances {own.shape}; give one of each a copy")

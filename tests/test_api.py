@@ -193,10 +193,18 @@ def test_progress_is_told():
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ([1, 2], "not list"),
-        (pd.DataFrame({"a": [small.CANARY, 1] * 10}), "several types"),
-        (pd.DataFrame(np.zeros((10, 2)), columns=["a", "a"]), "rename"),
-        (pd.DataFrame(np.zeros((10, 2))), "rename"),
+        ([1, 2], "this list cannot be read"),
+        (
+            pd.DataFrame({"a": [small.CANARY, 1] * 10, "b": 1.0}),
+            "column 'a' of .* several types",
+        ),
+        (pd.DataFrame({"b": 1.0, "a": [1j] * 10}), "column 'a' of the frame"),
+        (pd.DataFrame({"b": 1.0, "a": pd.cut(range(10), 2)}), "the type of column 'a'; convert or drop"),
+        (
+            pd.DataFrame(np.zeros((10, 3)), columns=["a", "b", "a"]),
+            r"1 name of columns .* repeated \('a'\); rename",
+        ),
+        (pd.DataFrame(np.zeros((10, 12))), r"12 names of columns that are no text .* \(0\)"),
         (pa.table({"a": pa.array([1.0] * 10, pa.float64())}).rename_columns(["b"]), "'a'"),
         (pa.table({"a": pa.array([(1, 2, 3)] * 10, pa.month_day_nano_interval())}), "Parquet cannot hold"),
         (pa.table({"a": [[1.0]] * 10}), "'a'"),
@@ -487,5 +495,5 @@ def test_polars():
     assert made.passed and isinstance(made.table, polars.DataFrame) and made.table.schema == given.schema
     assert made.table["place"].value_counts(sort=True).rows() == given["place"].value_counts(sort=True).rows()
     assert "first 5" in made._repr_html_()
-    with pytest.raises(InputError, match="not LazyFrame"):
+    with pytest.raises(InputError, match="LazyFrame cannot be read"):
         anonymize(given.lazy(), PLAIN)

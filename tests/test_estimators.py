@@ -81,6 +81,7 @@ def test_options_refinement_and_blocks_reach_the_method():
         ({"options": {"nonesuch": 1}}, "has no option 'nonesuch'"),
         ({"k": 0}, "k is 0"),
         ({"synthesize": "histogram"}, "synthesize is 'histogram'; allowed are centroid, "),
+        ({"refine": "hard"}, "refine is 'hard'; allowed are None, quick, normal"),
         ({"k": 200}, "minimum of 200 is required"),
         ({"method": "crest"}, "requires y to be passed"),
         ({"method": "crest", "refine": "quick"}, "leave refine at None"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -279,6 +280,14 @@ def test_runs_of_a_growing_register(tmp_path):
     told = {line["measured"] for line in manifest["verdict"]["checks"] if line["key"] in ("mean", "category_share")}
     assert manifest["counts_rounded_to"] == 5 and manifest["rows"] == second.rows == small.released(grown).num_rows
     assert told == {"within the limit"}
+    sizes = [line for line in manifest["verdict"]["checks"] if line["key"] == "group.smallest"]
+    assert [line["measured"] for line in sizes] == ["within the limit"]
+    assert all(each["from"] / 5 in (1, 2, 4, 8, 16, 32, 64) for each in manifest["group_sizes"])
+    limits = {line["limit"].split()[2] for line in manifest["verdict"]["checks"] if line["key"].startswith("mean")}
+    assert limits and all(len(each.strip("0.")) == 1 for each in limits)  # they widen by the size of strata
+    for name in ("_manifest.json", "_report.json", "_report.html"):  # all that joined, and 400 stayed
+        text = Path(second.version, name).read_text()
+        assert not re.search(r"\b(460|400)\b( original)? rec|of 460|ed\": 460", text)
     report = json.loads(Path(second.version, "_report.json").read_text())
     assert any("multiples of 5" in each for each in report["not_guaranteed"]) and report["utility"] == []
     assert small.run(grown).rows == second.rows  # the same records: the same release

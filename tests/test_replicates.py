@@ -232,8 +232,12 @@ def test_partial_rule_covers_where_copies_are_drawn_given_table():
         ([1.0, 2.0], [1.0, -1.0], {}),
         ([1.0], [1.0], {"rule": "full"}),
         ([1.0, 2.0], [1.0, 1.0], {"rule": "rubin"}),
+        (["1 to 2", 2.0], [1.0, 1.0], {}),
+        ([[1.0], [1.0, 2.0]], [1.0, 1.0], {}),
     ],
 )
 def test_what_cannot_be_joined_is_refused(estimates, variances, more):
     with pytest.raises(InputError):
         combine(estimates, variances, **more)
+    with pytest.raises(InputError, match="level is 95; give a number between 0 and 1"):  # it gave NaN
+        combine([1.0, 2.0], [1.0, 1.0]).interval(95)

@@ -164,8 +164,8 @@ def check_order(name: str, column: Column, kind: pa.DataType) -> None:
     """Refuse an ordered dictionary without declared levels: the order of a file's dictionaries is not reliable."""
     if pa.types.is_dictionary(kind) and kind.ordered and column.staged_as_codes and column.levels is None:
         raise InputError(
-            f"column {name!r} is an ordered dictionary of {plain_type(kind)}, whose order files do not keep reliably; "
-            "declare levels: [lowest, ..., highest]"
+            f"column {name!r} is an ordered categorical (a dictionary of {plain_type(kind)}), whose order files do not "
+            "keep reliably; declare levels: [lowest, ..., highest]"
         )
 
 

@@ -170,9 +170,7 @@ class ScoredColumn:
     classes: IntArray  # Those ranked together, by stratum and code of the status, shape (n_strata, n_codes)
     ranks: tuple[Ranks, ...]  # Of each class
     quantiles: tuple[Quantiles, ...]  # Likewise
-    outliers: int = (
-        0  # Records further from all released values than the range of these; they were top- or bottom-coded
-    )
+    outliers: int = 0  # Records further from all released values than the range of these: top-coded, or in a mean of k
 
     @property
     def moved(self) -> tuple[float, float]:

@@ -102,8 +102,9 @@ def external(facts: Facts) -> content.Report:
     """The external report: nothing of single persons, no original moment, no place of the input."""
     k, least, series = facts.job.k, facts.least, facts.job.repeat.growing
     if series:  # counts are rounded, and what holds the original against the release would tell what they were
-        assessed = replace(facts.assessment, utility=(), risk=())
-        facts = replace(facts, assessment=assessed, distributions={}, survival={})
+        fits = (replace(one, records=min(one.records, facts.rows), of=facts.rows) for one in facts.assessment.analyses)
+        assessed = replace(facts.assessment, utility=(), risk=(), analyses=tuple(fits))
+        facts = replace(facts, assessment=assessed, distributions={}, survival={}, pictured=facts.rows)
     assessed = facts.assessment
     open_ones = (output_control.released_check(each.check, k, facts.rows, least) for each in assessed.not_checked)
     return content.Report(

@@ -481,7 +481,8 @@ def read_public_key(path: str | Path) -> Ed25519PublicKey:
     with contextlib.suppress(OSError, ValueError):
         key = load_pem_public_key(Path(path).read_bytes())
     if not isinstance(key, Ed25519PublicKey):
-        raise InputError(f"{path} is no public key of a steward; ask the steward for the output of: anonpipe key")
+        what = "is no public key of a steward" if Path(path).is_file() else "does not exist"
+        raise InputError(f"{path} {what}; ask the steward for the output of: anonpipe key")
     return key
 
 

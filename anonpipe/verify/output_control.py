@@ -15,7 +15,7 @@ from typing import Any
 from anonpipe.encoding.identifiers import doubled
 from anonpipe.evaluate.measurement import Audience, Measurement, Reason
 from anonpipe.evaluate.utility import Binning, Estimate, ModelFit
-from anonpipe.verify.catalogue import REFUSAL, Check, Counting, Withheld
+from anonpipe.verify.catalogue import KINDS, REFUSAL, Check, Counting, Withheld
 from anonpipe.verify.verdict import Verdict
 
 SEVERAL = 3  # Columns from which on the worst difference of all of them does not give a moment of the original
@@ -42,22 +42,28 @@ def released_checks(
     # Numbers and shares of rows between 0 and k are withheld. So are figures that are not `tellable`, and the column in
     # which one is worst: with the released moment, a difference of that column's gives the original's.
     released = (released_check(check, k, rows, least) for check in verdict.checks if check.kind is not None)
-    if not series:
-        return tuple(released)
-    return tuple(
-        check
-        if check.measured is None or (check.kind is not None and check.kind.audience is Audience.OPEN)
-        else replace(check, measured=None, withheld=Withheld.FIGURE)
-        for check in released
-    )
+    return tuple(_of_series(check, rows) if series else check for check in released)
+
+
+def _of_series(check: Check, rows: int) -> Check:
+    """A check of one of several releases: counts are those of the release, and figures and sizes are withheld."""
+    # The limits on what is written widen by the records of a table or stratum: one digit does not give that number.
+    limit, own = check.limit, KINDS[check.key].audience is Audience.OPEN
+    if check.of is not None:
+        check = replace(check, of=rows, records=None if check.records is None else min(check.records, rows))
+    elif limit and not (own or KINDS[check.key].at_least):
+        power = 10.0 ** math.floor(math.log10(limit))
+        check = replace(check, limit=float(f"{math.ceil(limit / power - 1e-9) * power:.1g}"))
+    if check.measured is None or (own and check.key != "group.smallest"):
+        return check
+    return replace(check, measured=None, withheld=Withheld.FIGURE)
 
 
 def released_check(check: Check, k: int, rows: int, least: int | None = None) -> Check:
     """One check as recipients may see it; what a measure says of records that it refuses is the steward's."""
     reason = Reason.WITHHELD if check.reason is Reason.REFUSED else check.reason
-    about = {name: value for name, value in check.about.items() if name != REFUSAL}
     whom = {} if least is None else {"whom": "units"}
-    about |= {"k": k, **whom}
+    about = {name: value for name, value in check.about.items() if name != REFUSAL} | {"k": k, **whom}
     released = replace(check, columns=(), point=None, high=None, about=about, reason=reason, doubted=check.doubt)
     withheld = _withheld(check, least or k, rows)
     return released if withheld is None else replace(released, measured=None, withheld=withheld)
@@ -117,8 +123,7 @@ def _hidden_count(one: Measurement, k: int, least: int | None) -> Measurement:
     if few(one.value):
         fewer = f"fewer than {k} records" if least is None else f"records that may be of fewer than {k} units"
         note = f"{fewer}, or all but {'fewer' if least is None else 'such'}; the figure is not reported. {one.note}"
-        note = note.strip()
-        return replace(one, value=math.nan, note=note, parts=(), curves=())
+        return replace(one, value=math.nan, note=note.strip(), parts=(), curves=())
     parts = tuple(zip((name for name, _ in one.parts), with_gaps([share for _, share in one.parts]), strict=True))
     curves = tuple(replace(line, y=with_gaps(line.y), baseline=with_gaps(line.baseline)) for line in one.curves)
     return replace(one, parts=parts, curves=curves)
@@ -126,24 +131,19 @@ def _hidden_count(one: Measurement, k: int, least: int | None) -> Measurement:
 
 def _coarsened(one: Measurement) -> Measurement:
     """All numbers of a figure with few digits."""
-    numbers: dict[str, Any] = {
-        name: None if (value := getattr(one, name)) is None else _coarse(value)
-        for name in ("value", "low", "high", "baseline")
-    }
+    numbers = {name: _coarse(getattr(one, name)) for name in ("value", "low", "high", "baseline")}
     parts = tuple((name, _coarse(value)) for name, value in one.parts)
     curves = tuple(
-        replace(line, x=_all_coarse(line.x), y=_all_coarse(line.y), baseline=_all_coarse(line.baseline))
-        for line in one.curves
+        replace(line, **{axis: _coarse(getattr(line, axis)) for axis in ("x", "y", "baseline")}) for line in one.curves
     )
     return replace(one, **numbers, parts=parts, curves=curves)
 
 
-def _all_coarse(values: Sequence[float]) -> tuple[float, ...]:
-    return tuple(map(_coarse, values))
-
-
-def _coarse(value: float) -> float:
-    return float(f"{value:.{DIGITS}g}")
+def _coarse(number: Any) -> Any:
+    """A number, or each of several; None stays."""
+    if number is None or isinstance(number, Sequence):
+        return number and tuple(map(_coarse, number))
+    return float(f"{number:.{DIGITS}g}")
 
 
 def released_estimates(fit: ModelFit, k: int) -> dict[str, Estimate]:

@@ -3,16 +3,19 @@
 import itertools
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from anonpipe.api import anonymize
 from anonpipe.columns import Column
 from anonpipe.encoding.columns import Outermost, most_for
 from anonpipe.encoding.rare import code_extremes, drawn_to
 from anonpipe.encoding.scan import merge_scans, scan_batch
 from anonpipe.errors import InputError
+from tests import small
 
 SHARE = 0.1
 WHOLE = st.lists(st.sampled_from([-3.0, 0.0, 1.0, 2.0, 7.5, 1e3, 1e6]), max_size=40)
@@ -155,3 +158,13 @@ def test_scan_of_drawn_in_data_is_scan_of_table_without():
 def test_units_of_more_rows_than_were_kept_are_refused():
     with pytest.raises(InputError, match="fewer rows"):
         code_extremes(scanned(giants()), COLUMNS, np.array([0, 1]), 2, most_for(5, False))
+
+
+@pytest.mark.secret("5c1f" * 16)  # means of runs are moved at random
+def test_warning_on_an_outlier_in_a_mean_of_k_says_so():
+    tail = [399, 126, 112, 108, 98, 96]  # 399 is less than ten times the range of the others away
+    frame = pd.DataFrame({"size": [*tail, *np.random.default_rng(0).gamma(4, 6, 994).clip(1, 90).round().astype(int)]})
+    job = {"k": 5, "columns": {"size": {"kind": "integer"}}, "measure": small.OFF, "gates": {"membership_auc": None}}
+    made = anonymize(frame, job)
+    assert any("1 record lies far from all others" in one and "in a mean of k" in one for one in made.warnings)
+    assert 126 < made.table["size"].max() < 399  # among the others it is not

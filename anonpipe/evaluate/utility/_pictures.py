@@ -24,7 +24,7 @@ from anonpipe.evaluate.utility._tables import BothColumns, Endpoint, TypedTables
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
 _MOST_BINS = 40
-_OTHER = "(other)"
+_OTHER, _EMPTY = "(other)", "(empty text)"
 
 
 @dataclass(frozen=True)
@@ -186,7 +186,8 @@ def _by_category(
         shown.sort()
     # of a code that is a whole number without the point that the table's type may add
     named = (levels[place] for place in shown)
-    labels = tuple(f"{one:.0f}" if isinstance(one, float) and one.is_integer() else str(one) for one in named)
+    texts = (f"{one:.0f}" if isinstance(one, float) and one.is_integer() else str(one) for one in named)
+    labels = tuple(text or _EMPTY for text in texts)
     if other.any() and (join or binning.enough(other)):
         return (*labels, _OTHER), np.column_stack([counts[:, shown], other])
     return labels, counts[:, shown]
@@ -296,10 +297,11 @@ def _panel(
     if len(times) < 2:
         return None
     shares = _share_before(old, times, falls)
-    grain = binning.rounded / len(old.times)
-    shown = np.clip(np.rint(shares / grain) * grain, 0.0, 1.0) if binning.rounded > 1 else shares
+    records = binning.shown_count(len(old.times))
+    steps = records / binning.rounded  # shares in steps of the exact number would give that
+    shown = np.rint(shares * steps) / steps if binning.rounded > 1 else shares
     at, before, after = (tuple(points.tolist()) for points in (times, shown, _share_before(new, times, falls)))
-    return SurvivalPanel(column, group, at, before, after, binning.shown_count(len(old.times)))
+    return SurvivalPanel(column, group, at, before, after, records)
 
 
 def _undominated(side: Followed, edges: FloatArray) -> FloatArray:

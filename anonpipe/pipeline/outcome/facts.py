@@ -130,6 +130,7 @@ def manifest(work: Work, fitted: Fitted, cut: Cut, verdict: Verdict) -> dict[str
             columns[name]["treatment"] = "recoded"
     checks = released_checks(verdict, job.k, cut.released, job.repeat.growing, fitted.coarse_min_rows)
     transforms = {entry["transform"] for entry in columns.values() if "transform" in entry}
+    coarse = fitted.unit is not None or job.repeat.growing
     sections = {"cluster", "sensitive", "synthesize", "mask", "decode"} if job.replaces else set()
     lost = for_recipients(job, load_assessment(work), fitted.coarse_min_rows) + unpreserved_for_recipients(fitted)
     lost += small_strata(fitted) + (() if work.folded is None else (work.folded.left_out_for_recipients(job.k),))
@@ -153,7 +154,7 @@ def manifest(work: Work, fitted: Fitted, cut: Cut, verdict: Verdict) -> dict[str
         "columns": columns,
         **({"not_kept": lost} if lost else {}),
         "transforms": {name: text for name, text in TRANSFORMS.items() if name in transforms},
-        "group_sizes": None if sizes is None else group_size_histogram(sizes, job.k, fitted.unit is not None),
+        "group_sizes": None if sizes is None else group_size_histogram(sizes, job.k, coarse),
         "verdict": {
             "verdict": replace(verdict, checks=checks).word,
             "checks": [line(entry).to_dict() for entry in checks],

@@ -106,6 +106,12 @@ def test_rare_categories_take_a_common_one_with_them():
     assert (len(many.labels), many.original[-1], many.labels[:3]) == (40, 3 * 51, ("0", "1", "2"))
 
 
+def test_an_empty_text_has_a_name():
+    frame = pd.DataFrame({"c": ["", "a", "", "b"] * 5})
+    (shown,) = distributions(typed_tables(frame, frame, {"c": Kind.CATEGORICAL}), bins_for_recipients(5))
+    assert shown.labels == ("(empty text)", "a", "b") and shown.original == (10, 5, 5)
+
+
 def test_round_steps():
     assert [_round_step(least) for least in (0.011, 0.2, 0.3, 5.0, 5.1, 1000.0)] == [0.02, 0.2, 0.5, 5, 10, 1000]
 
