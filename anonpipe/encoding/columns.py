@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from anonpipe.columns import Column, Kind, Role
 from anonpipe.encoding.values import (
     as_dictionary,
+    by_clock,
     cut_to_days,
     date_counts,
     level_array,
@@ -76,7 +77,7 @@ class ColumnScan:
     sums: Sums | None = None
     log_sums: Sums | None = None
     inexact: int = 0  # Whole numbers of 2^53 or more that no float64 is equal to
-    timed: int = 0  # Points in time that are no midnight (UTC)
+    timed: int = 0  # Points in time that are no midnight of their zone
     off_step: int = 0  # Numbers that are no multiples of the step; of whole numbers without one it is 1
     not_positive: int = 0  # Of a survey weight, numbers of 0 or less
     held_out: Faults = field(default_factory=Faults)  # Of rows that are held out, counted nowhere else
@@ -133,7 +134,7 @@ def scan_numbers(array: pa.Array, column: Column) -> ColumnScan:
     low, high = column.numeric_bounds
     outside = 0 if low is None else int((values < low).sum())
     outside += 0 if high is None else int((values > high).sum())
-    stamps = plain(array).drop_null() if pa.types.is_timestamp(plain_type(array.type)) else None
+    stamps = by_clock(plain(array)).drop_null() if pa.types.is_timestamp(plain_type(array.type)) else None
     timed = 0 if stamps is None else np.count_nonzero(date_counts(stamps) % units_per_day(stamps.type))
     return with_moments(
         ColumnScan(

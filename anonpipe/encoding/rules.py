@@ -671,11 +671,14 @@ class _Repair:
         book, cells = self.book, self.cells
         names, free = self._targets(rule), np.ones(len(cells), dtype=np.bool_)
         places = [book.positions[name] for name in names]
-        like = [other for other, one in book.repairable if not set(names).isdisjoint(self._targets(one))]
-        at_fault = book.broken(cells)[like].any(axis=0)
+        like = {other: one for other, one in book.repairable if not set(names).isdisjoint(self._targets(one))}
+        at_fault = book.broken(cells)[list(like)].any(axis=0)
         if rule.kind == "condition":
-            batch = book.written(cells)
-            free = ~_all(rule.when, batch, book.columns) & _all(rule.then, batch, book.columns)
+            batch, given = book.written(cells), book.written(cells[rows])
+            free = _all(rule.then, batch, book.columns)
+            for one in like.values():  # a partner has no use for targets that its other columns forbid
+                if one.kind == "condition" and not _all(one.then, given, book.columns).any():
+                    free &= ~_all(one.when, batch, book.columns)
         for attempt in range(_TRIES if names else 0):
             chosen, partner = rows, free.copy()
             if attempt < _TRIES / 2:  # with rows whose targets are at fault too: one exchange repairs two

@@ -8,7 +8,6 @@ import math
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -374,7 +373,6 @@ def check_scan(
     columns: Mapping[str, Column],
     k: int,
     remedied: Collection[str] = (),
-    zones: Mapping[str, str] = MappingProxyType({}),
     lower_k: str = LOWER_K,
     held_out: bool = False,
 ) -> list[str]:
@@ -390,7 +388,7 @@ def check_scan(
         warnings.append(f"columns {names} {several}" if len(one) > 1 else f"column {names} {hold}")
     for name, scanned in scan.columns.items():
         problems += _problems(name, columns[name], scanned)
-        warnings += _warnings(name, columns[name], scanned, 1 if name in remedied else k, zones.get(name, "UTC"))
+        warnings += _warnings(name, columns[name], scanned, 1 if name in remedied else k)
     warnings += by_column(_moved(columns, scan.columns))
     dummies = {
         name: feature_width(columns[name], part) for name, part in scan.columns.items() if part.counts is not None
@@ -445,10 +443,13 @@ def _problems(name: str, column: Column, scanned: ColumnScan) -> list[str]:
     return found
 
 
-def _warnings(name: str, column: Column, scanned: ColumnScan, k: int, zone: str) -> list[str]:
+def _warnings(name: str, column: Column, scanned: ColumnScan, k: int) -> list[str]:
     found = []
     if scanned.timed and column.step is None:
-        found.append(_whole_days(name, scanned.timed, zone))
+        found.append(
+            f"column {name!r} holds {_rows(scanned.timed)} with a time of day, which is lost: dates are released as "
+            "whole days, those of its time zone; to keep hours give step: 0.0416666666667 (1/24 of a day)"
+        )
     if scanned.unused is not None:
         found.append(
             f"column {name!r}: its dictionary has {_categories(len(scanned.unused))} that no record has; the released "
@@ -496,23 +497,6 @@ def off_steps(scan: Scan, columns: Mapping[str, Column], origins: Mapping[str, f
         for name, each in scan.columns.items()
         if each.off_step and columns[name].step and columns[name].role.synthesized and not origins.get(name)
     )
-
-
-def _whole_days(name: str, timed: int, zone: str) -> str:
-    """What becomes of points in time."""
-    if zone == "UTC":
-        return (
-            f"column {name!r} holds {_rows(timed)} with a time of day (UTC), which is lost: dates are released as "
-            f"whole days; {_HOURS}"
-        )
-    return (
-        f"column {name!r} has the time zone {zone}, and days are those of UTC: {_rows(timed)} with a time of day there "
-        "(midnights of the zone have one) come out as the nearest midnight of UTC, which may be another day in the "
-        f"zone; for days of the zone make it a date without a zone in the input; {_HOURS}"
-    )
-
-
-_HOURS = "to keep hours give step: 0.0416666666667 (1/24 of a day)"
 
 
 def _all_happened(name: str, column: Column, scanned: ColumnScan) -> bool:

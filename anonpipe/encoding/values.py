@@ -1,6 +1,7 @@
 """Arrow arrays as numbers and as plain category values; and numbers as Arrow arrays again.
 
-Numbers are in natural units: days since 1970-01-01 (UTC) for dates and timestamps. NaN counts as missing throughout.
+Numbers are in natural units: days since 1970-01-01 for dates and timestamps, by the clock of their zone. NaN counts as
+missing throughout.
 """
 
 from __future__ import annotations
@@ -49,12 +50,6 @@ def is_date(kind: pa.DataType) -> bool:
     return bool(pa.types.is_date(kind) or pa.types.is_timestamp(kind))
 
 
-def time_zones(schema: pa.Schema) -> dict[str, str]:
-    """The time zone of each column of points in time that has one."""
-    kinds = ((field.name, plain_type(field.type)) for field in schema)
-    return {name: kind.tz for name, kind in kinds if pa.types.is_timestamp(kind) and kind.tz}
-
-
 def is_supported(kind: pa.DataType) -> bool:
     """Whether a released column may have this type."""
     plain = plain_type(kind)
@@ -99,6 +94,7 @@ def numbers(array: pa.Array) -> FloatArray:
         raise InputError(f"{wrong:,} texts of a column of dates are no ISO dates such as 1990-01-31; correct the input")
     if not is_date(array.type):
         return np.array(array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), dtype=np.float64)
+    array = by_clock(array)
     missing = array.is_null().to_numpy(zero_copy_only=False)
     counts = date_counts(array)
     per_day = units_per_day(array.type)
@@ -109,11 +105,26 @@ def numbers(array: pa.Array) -> FloatArray:
 
 def cut_to_days(array: pa.Array, step: float | None) -> pa.Array:
     """Points in time as their days, where they are released in steps of whole days; others as they are."""
-    # In a zone its midnights must stay the nearest ones of UTC, which `numbers` takes
-    kind = plain_type(array.type)
-    if not pa.types.is_timestamp(kind) or kind.tz not in (None, "UTC") or (step or 1.0) % 1.0:
+    if not pa.types.is_timestamp(plain_type(array.type)) or (step or 1.0) % 1.0:
         return array
-    return pc.floor_temporal(plain(array), unit="day")
+    return pc.floor_temporal(by_clock(plain(array)), unit="day")
+
+
+def by_clock(array: pa.Array) -> pa.Array:
+    """Points in time as a clock of their zone shows them, without a zone; of an unknown zone that of UTC."""
+    zone = array.type.tz if pa.types.is_timestamp(array.type) else None
+    with suppress(pa.ArrowInvalid):
+        return pc.local_timestamp(array) if zone else array
+    return array.cast(pa.timestamp(array.type.unit))
+
+
+def _in_zone(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """The points in time of a zone at which its clock shows these; of those that it never shows the next."""
+    if pa.types.is_timestamp(kind) and kind.tz:
+        with suppress(pa.ArrowInvalid):
+            clock = array.view(pa.timestamp(kind.unit))
+            return pc.assume_timezone(clock, kind.tz, ambiguous="earliest", nonexistent="latest")
+    return array.view(kind)
 
 
 def date_counts(array: pa.Array) -> npt.NDArray[np.int64]:
@@ -169,7 +180,8 @@ def from_numbers(values: FloatArray, field: pa.Field, step: float | None) -> pa.
     if is_date(plain):
         days = step or 1.0
         counts = _integers(present / days, np.int64) * round(days * units_per_day(plain))
-        array = pa.array(counts.astype(np.int32) if pa.types.is_date32(plain) else counts, mask=missing).view(plain)
+        array = pa.array(counts.astype(np.int32) if pa.types.is_date32(plain) else counts, mask=missing)
+        array = _in_zone(array, plain)
     elif pa.types.is_floating(plain):
         array = pa.array(present.astype(plain.to_pandas_dtype()), mask=missing)
     elif pa.types.is_decimal(plain):

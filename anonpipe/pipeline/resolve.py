@@ -29,7 +29,6 @@ from anonpipe.encoding.rules import PairCounts, RuleCounts
 from anonpipe.encoding.scan import SCAN_RECORDS, Scan, TotalLine, check_scan, merge_scans, off_steps
 from anonpipe.encoding.scores import ScoredColumn
 from anonpipe.encoding.tracers import comparable_sketches
-from anonpipe.encoding.values import time_zones
 from anonpipe.errors import KEEP_EXTREMES, InputError, JobError, advice_on_k, plural
 from anonpipe.job.analyses import population_of
 from anonpipe.job.model import Job
@@ -77,11 +76,11 @@ def resolve(job: Job, schema: pa.Schema, scan: Scan, unit: UnitColumn | None = N
     """Check the scanned input against the job and derive what a run needs; `form`: of the records of whole units."""
     if unit is None:
         scan = scan.without_units()
-    remedied, zones = () if job.strata.small == "error" else job.strata.by, time_zones(schema)
+    remedied = () if job.strata.small == "error" else job.strata.by
     settled = job.disclosure is not None and job.disclosure.suppress and job.disclosure.key  # k rows or more, or no key
     remedied = (*remedied, *(name for name in job.unchanged_outside_strata if settled or name not in job.key_variables))
     advice, held_out = advice_on_k(job.mask is not None), job.measure.held_out > 0
-    warnings = check_scan(scan, job.columns, job.k, remedied, zones, advice, held_out)
+    warnings = check_scan(scan, job.columns, job.k, remedied, advice, held_out)
     _check_non_keys(job, scan)
     digest = scan.digest
     nullable = {field.name: field.nullable for field in schema}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from decimal import Decimal
+from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 from hypothesis import strategies as st
@@ -21,6 +22,10 @@ _TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=5)
 _DAYS = st.integers(-20_000, 40_000)
 _DATES = _DAYS.map(lambda days: DAY + dt.timedelta(days=days))
 _TIMES = _DAYS.map(lambda days: dt.datetime(1970, 1, 1) + dt.timedelta(days=days))
+_ZONED_DAYS = st.integers(-20_000, 24_000)  # Arrow knows no summer time after 2037
+_MIDNIGHTS = _ZONED_DAYS.map(
+    lambda days: dt.datetime(1970, 1, 1, tzinfo=ZoneInfo("Europe/Helsinki")) + dt.timedelta(days)
+)
 
 NUMERIC = {
     **{
@@ -57,9 +62,9 @@ NUMERIC = {
     "date32": (_DATES, pa.date32(), Column(kind="date", bounds=("1900-01-01", None))),
     "date64": (_DATES, pa.date64(), Column(kind="date")),
     **{
-        f"timestamp {unit} {zone}": (_TIMES, pa.timestamp(unit, zone), Column(kind="date"))
+        f"timestamp {unit} {zone}": (times, pa.timestamp(unit, zone), Column(kind="date"))
         for unit in ("s", "ms", "us", "ns")
-        for zone in (None, "Europe/Helsinki")
+        for zone, times in ((None, _TIMES), ("Europe/Helsinki", _MIDNIGHTS))
     },
     "hours": (
         st.integers(-50_000, 50_000).map(lambda n: dt.datetime(1970, 1, 1) + dt.timedelta(hours=n)),

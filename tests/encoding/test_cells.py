@@ -1,3 +1,6 @@
+import datetime as dt
+from zoneinfo import ZoneInfo
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -8,6 +11,7 @@ from hypothesis import strategies as st
 from anonpipe.columns import Column
 from anonpipe.encoding.cells import ColumnEncoder
 from anonpipe.encoding.scan import scan_batch
+from anonpipe.encoding.values import cut_to_days, from_numbers, numbers
 from anonpipe.errors import InputError
 from anonpipe.storage.records import from_bytes, to_bytes
 from tests.encoding.tables import CODED, NUMERIC, array
@@ -38,6 +42,30 @@ def test_numbers_come_back_exactly(name, data):
     rows = data.draw(st.lists(st.none() | values if nullable else values, min_size=1, max_size=20))
     schema = pa.schema([pa.field("x", kind, nullable)])
     assert_round_trip(pa.RecordBatch.from_arrays([array(rows, kind)], schema=schema), {"x": column})
+
+
+@pytest.mark.parametrize(
+    "zone", ["Europe/Berlin", "America/New_York", "Pacific/Auckland", "+05:30", "America/Sao_Paulo"]
+)
+def test_days_are_those_of_the_zone(zone):
+    """Evenings in Berlin came out a day late, and midnights in New York on the day before."""
+    clock = dt.timezone(dt.timedelta(hours=5.5)) if zone.startswith("+") else ZoneInfo(zone)
+    hours = np.random.default_rng(0).integers(
+        0, 15_000 * 24, 400
+    )  # before 2037, after which Arrow knows no summer time
+    times = [dt.datetime(1995, 1, 1, tzinfo=clock) + dt.timedelta(hours=int(hour)) for hour in hours]
+    stored = pa.array(times, pa.timestamp("ms", zone))
+    days = numbers(cut_to_days(stored, None))
+    assert days.tolist() == [(time.date() - dt.date(1970, 1, 1)).days for time in times]
+    released = from_numbers(days, pa.field("x", stored.type, nullable=False), None)
+    assert [time.date() for time in released.to_pylist()] == [time.date() for time in times]
+    assert numbers(cut_to_days(released, None)).tolist() == days.tolist()
+
+
+def test_times_of_an_unknown_zone_are_those_of_utc():
+    stored = pa.array([0, 86_399, None], pa.timestamp("s", "Nowhere/Land"))
+    assert numbers(cut_to_days(stored, None)).tolist()[:2] == [0.0, 0.0]
+    assert from_numbers(np.array([1.0]), pa.field("x", stored.type), None).cast(pa.int64()).to_pylist() == [86_400]
 
 
 @pytest.mark.parametrize("name", CODED)
