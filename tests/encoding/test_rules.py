@@ -563,6 +563,24 @@ def test_what_conditions_share_out_is_exchanged_and_not_replaced(seed, rows):
     assert result.moved[1].max() <= 0.05 * rows + 2
 
 
+def test_partners_are_rows_that_other_conditions_allow():
+    """Those out of work were partners, too, and may have no reason: it was removed where few hours had none."""
+    rng = np.random.default_rng(0)
+    works = rng.random(3_000) < 0.6
+    hours = np.where(works, rng.integers(10, 60, 3_000), 0)
+    reason = np.where(works & (hours < 25), rng.choice(["care", "study"], 3_000), "none")
+    columns = {"works": {"kind": "categorical"}, "hours": {"kind": "integer"}, "reason": {"kind": "categorical"}}
+    table = pa.table({"works": np.where(works, "yes", "no"), "hours": hours, "reason": reason})
+    rules = ["if works == 'no' then reason == 'none'", "if hours >= 25 then reason == 'none'"]
+    book, cells, _ = book_of(table, columns, rules)
+    given_cells = cells.copy()
+    few = np.flatnonzero(works & (hours < 25))
+    many = rng.choice(np.flatnonzero(works & (hours >= 25)), len(few) // 2, replace=False)
+    given_cells[many, 2], given_cells[few[: len(many)], 2] = given_cells[few[: len(many)], 2], given_cells[many, 2]
+    result = kept(book, given_cells, 1)
+    assert result.moved[1, 2] <= 0.02 * len(many) and not book.broken(result.cells).any()
+
+
 def test_limits_are_those_that_conditions_name():
     columns = {name: {"kind": "integer"} for name in ("age", "wage")}
     rules = ["if age < 16 then wage == 0", "if age <= 66 and age >= 16 then wage > 0", "if wage >= 9 then age != 70"]
