@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from anonpipe.report.content import PairLine, Panel, Picture, Report, ShareLine, SurvivalPart
+from anonpipe.report.content import Panel, Picture, Report, ShareLine, SurvivalPart
 from anonpipe.report.figures import closed, fitted
 
 _GREY, _BLUE = "0.75", "tab:blue"
@@ -60,7 +60,10 @@ def _page(report: Report) -> Any:
         axis.set_title(fitted(title, _TITLE))
         _draw_survival(axis, panels)
     if report.compared is not None:
-        _draw_correlations(axes[count - 1], report.compared.pairs)
+        axis, pairs = axes[count - 1], report.compared.pairs
+        axis.plot([-1, 1], [-1, 1], color="0.7", linewidth=1)
+        axis.scatter([one.original for one in pairs], [one.released for one in pairs], s=12, color=_BLUE)
+        axis.set(title="correlations", xlabel="original", ylabel="release")
     for axis in axes[count:]:
         axis.set_axis_off()
     handles = [Patch(color=_GREY, label="original"), Patch(color=_BLUE, label="release")]
@@ -142,9 +145,3 @@ def _draw_survival(axis: Any, panels: Sequence[Panel]) -> None:
         )  # fmt: skip
     axis.set(ylim=(0, 1.03), yticks=[0, 0.5, 1], yticklabels=["0 %", "50 %", "100 %"])  # as in the report
     axis.set_xlim(left=0)
-
-
-def _draw_correlations(axis: Any, pairs: Sequence[PairLine]) -> None:
-    axis.plot([-1, 1], [-1, 1], color="0.7", linewidth=1)
-    axis.scatter([one.original for one in pairs], [one.released for one in pairs], s=12, color=_BLUE)
-    axis.set(title="correlations", xlabel="original", ylabel="release")

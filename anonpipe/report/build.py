@@ -150,11 +150,9 @@ def of_two_tables(
 
 
 def _lines(checks: Iterable[Check]) -> tuple[content.CheckLine, ...]:
-    return tuple(content.CheckLine(**line(check).to_dict(), doubt=_doubt(check)) for check in checks)
-
-
-def _doubt(check: Check) -> str:
-    return f"uncertain: {check.doubt} (estimate {check.point:.3g})" if check.doubt and check.point else ""
+    text = "uncertain: {0.doubt} (estimate {0.point:.3g})"
+    doubts = ((check, text.format(check) if check.doubt and check.point else "") for check in checks)
+    return tuple(content.CheckLine(**line(check).to_dict(), doubt=doubt) for check, doubt in doubts)
 
 
 _OVERLAPS = (

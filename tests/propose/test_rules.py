@@ -312,6 +312,15 @@ def test_a_part_that_a_few_rows_exceed_is_a_comment(tmp_path):
     assert "holds in 99.4 % of the sampled rows; a rule takes all of them: 0 <= free_meals <= pupils" in text
 
 
+def test_a_single_row_that_breaks_a_rule_is_no_100_percent(tmp_path):
+    rng = np.random.default_rng(4)
+    pupils = rng.integers(20, 900, 4_000)
+    meals = rng.binomial(pupils, 0.2)
+    meals[7] = pupils[7] + 3
+    text = _proposed_job(tmp_path, pa.table({"pupils": pupils, "free_meals": meals}))
+    assert "holds in 99.9 % of the sampled rows" in text and "100.0 %" not in text
+
+
 @pytest.mark.parametrize("name", ["status", "colour"])
 def test_the_time_between_two_dates_is_asked_for(tmp_path, name):
     """Where a status goes with them; the rule in the question is one that a job takes."""

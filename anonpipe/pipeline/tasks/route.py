@@ -61,28 +61,25 @@ def route_unit(work: Work, fitted: Fitted, index: int) -> dict[str, Any]:
     held: list[Routed] = []
     leaf_units = UnitSets.none(work.job.k)
     read, fingerprints = 0, (0, 0)
-    for first_row, batch in read_batches(work.source, unit, _read_columns(work, fitted)):
+    name, needed = work.job.unit_column, fitted.unit is not None or work.job.measure.held_out > 0
+    columns = [*fitted.cells.names, *([name] if name is not None and needed else [])]
+    for first_row, batch in read_batches(work.source, unit, columns):
         fingerprints = add_fingerprints(fingerprints, fingerprint(row_lanes(batch, work.job.columns), first_row))
-        for low, high in _cuts(read, batch.num_rows):
+        end = read + batch.num_rows
+        for low, high in pairwise([read, *range((read // CHUNK_ROWS + 1) * CHUNK_ROWS, end, CHUNK_ROWS), end]):
             held.append(_routed_cells(fitted, aside.without(batch.slice(low - read, high - low), contents[low:high])))
             if fitted.unit is not None:
                 leaf_units = leaf_units.merge(_units_of(fitted, *held[-1]))
             if high % CHUNK_ROWS == 0 or high == unit.rows:
                 leaf_rows.append(_write_chunk(staged, region + len(leaf_rows), held, fitted.leaves))
                 held.clear()
-        read += batch.num_rows
+        read = end
     if fingerprints != work.staging.results("scan").read(index)["fingerprint"]:
         raise InputError(CHANGED.format(path=unit.path))
     aside.keep(index)
     if fitted.unit is not None:
         work.staging.write_record(_UNITS.format(index), leaf_units)
     return {"rows": unit.rows, "leaf_rows": leaf_rows}
-
-
-def _read_columns(work: Work, fitted: Fitted) -> list[str]:
-    """Columns that routing reads: those of the release, and the unit's column where it is needed."""
-    name, needed = work.job.unit_column, fitted.unit is not None or work.job.measure.held_out > 0
-    return [*fitted.cells.names, *([name] if name is not None and needed else [])]
 
 
 def leaf_units(work: Work, fitted: Fitted) -> UnitSets | None:
@@ -133,12 +130,6 @@ class HoldOut:
             self.work.staging.write_record(ROUTED_WEIGHTS.format(unit), reduce(WeightCounts.merge, self.weights))
         if self.work.job.measure.held_out:
             keep_held(self.work, self.fitted, unit, self.held)
-
-
-def _cuts(read: int, rows: int) -> list[tuple[int, int]]:
-    """The ranges of rows read..read+rows, cut where a chunk ends."""
-    borders = [read, *range((read // CHUNK_ROWS + 1) * CHUNK_ROWS, read + rows, CHUNK_ROWS), read + rows]
-    return list(pairwise(borders))
 
 
 def _routed_cells(fitted: Fitted, kept: KeptRows) -> Routed:
