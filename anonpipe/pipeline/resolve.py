@@ -119,7 +119,7 @@ def rows_together(scan: Scan) -> Scan:
     columns, unused = dict(scan.columns), dict[str, set[Any]]()
     several = [(name, name_of_rows(name)) for name in columns if name_of_rows(name) != name]
     for name, one in several:
-        entries = set(() if columns[name].unused is None else columns[name].unused.to_pylist())
+        entries = set(() if (found := columns[name].unused) is None else found.to_pylist())
         unused[one] = unused.get(one, entries) & entries
     for name, one in several:
         columns[name] = replace(columns[name], unused=pa.array(kept) if (kept := unused.pop(one, None)) else None)

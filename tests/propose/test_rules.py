@@ -126,7 +126,13 @@ def test_conditions_on_categories_are_asked_without_values():
     (asked,) = proposed(pa.table({"ward": [f"w{at}" for at in ward], "wage": wage}), active=False)
     assert '"wage" == 0 for some values of "ward"' in asked.note and "of the others then != 0" in asked.note
     some = np.where(rng.random(900) < 0.1, 0, wage)
-    assert proposed(pa.table({"ward": [f"w{at}" for at in ward], "wage": some}), active=False) == []
+    (asked,) = proposed(pa.table({"ward": [f"w{at}" for at in ward], "wage": some}), active=False)
+    assert '"wage" == 0 in all sampled rows of some values of "ward"' in asked.note and "others" not in asked.note
+    everywhere = np.where((rng.random(900) < 0.9) & (np.arange(900) > 30), 0, 10 * rng.integers(90, 400, 900))
+    few = [f"w{at}" if row else "once" for row, at in enumerate(ward)]
+    few[31:36] = ["seldom"] * 5  # zeros alone, by chance
+    everywhere[31:36] = 0
+    assert proposed(pa.table({"ward": few, "wage": everywhere}), active=False) == []
 
 
 def test_nulls_that_columns_share_are_asked_once():
