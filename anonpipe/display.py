@@ -278,7 +278,9 @@ def show_compared(report: Report, form: Form = Form.TABLES) -> None:
     found = report.compared
     if found is None:
         return
-    chance = _split_half_ratios(report)
+    titles = {"column_shapes": "columns", "pair_shapes": "pairs of columns", "survival_curves": "survival curves"}
+    measured = {one.name: one for one in report.utility if one.value is not None}
+    chance = {title: measured[name] for name, title in titles.items() if name in measured}
     if form is Form.JSON:
         as_json(found.model_dump(mode="json") | {"split_half_ratio": {name: one.value for name, one in chance.items()}})
     elif form is Form.QUIET:
@@ -317,13 +319,6 @@ def _show_tables(found: Compared, chance: dict[str, MeasureLine]) -> None:
         out.print(table)
     if found.left_out:
         line(f"not compared here: {', '.join(found.left_out)}")
-
-
-def _split_half_ratios(report: Report) -> dict[str, MeasureLine]:
-    """What is held against two random halves of the original, where it was measured."""
-    titles = {"column_shapes": "columns", "pair_shapes": "pairs of columns", "survival_curves": "survival curves"}
-    found = {one.name: one for one in report.utility if one.value is not None}
-    return {title: found[name] for name, title in titles.items() if name in found}
 
 
 def _largest(found: Compared, chance: dict[str, MeasureLine]) -> list[str]:

@@ -474,6 +474,7 @@ def test_the_step_that_numbers_lie_on_is_proposed(tmp_path: Path) -> None:
         "half": np.rint(rng.normal(60, 9, 300)) + rng.integers(0, 2, 300) / 2,
         "cost": rng.lognormal(8, 2, 300).round(2),
         "dose": rng.choice([0.5, 1.0, 1.5, 5.0], 300),
+        "mark": rng.integers(2, 13, 300) / 2,
         "all": rng.normal(size=300),
         "large": pa.array(rng.normal(5e6, 1e5, 300).astype(np.float32)),
     }
@@ -485,6 +486,7 @@ def test_the_step_that_numbers_lie_on_is_proposed(tmp_path: Path) -> None:
         "half": 0.5,
         "cost": 0.01,
         "dose": 0.1,
+        "mark": 0.5,
     }
     assert "# CHECK: all values of the sample are multiples of it" in text
     assert {found[name]["kind"] for name in ("all", "bmi", "cost")} == {"continuous"}
@@ -1449,6 +1451,16 @@ def test_survey_weights_are_found_by_name_and_values() -> None:
     assert found["pweight"] is Role.SAMPLING_WEIGHT
 
 
+def test_what_moves_weighted_shares_decides_a_weight_too(tmp_path: Path) -> None:
+    """Sex adds 1 % to what regions explain, and shares are some standard errors off without it; noise is none."""
+    rng = np.random.default_rng(3)
+    region, sex, noise = rng.integers(0, 6, 6_000), rng.choice(["f", "m"], 6_000), rng.choice(list("pq"), 6_000)
+    weight = 100.0 * 2.0**region * np.where(sex == "f", 0.9, 1.1) * np.exp(rng.normal(0, 0.15, 6_000))
+    table = {"region": [f"r{each}" for each in region], "noise": noise, "sex": sex, "age": rng.integers(18, 90, 6_000)}
+    text = proposal(tmp_path, table | {"weight": weight.round(2)})
+    assert yaml.safe_load(text)["columns"]["weight"]["by"] == ["region", "sex"]
+
+
 @pytest.mark.parametrize(("psus", "again"), [(6, False), (6, True), (3, False)])
 def test_a_design_is_proposed_where_names_and_nesting_are_plain(tmp_path: Path, psus: int, again: bool) -> None:
     """Units are not masked as numbers; what cannot be kept is a comment with counts."""
@@ -1571,6 +1583,37 @@ def test_rows_that_begin_where_the_row_before_ends_are_told(tmp_path: Path, days
     table = shuffled.sort_by([("person_id", "ascending"), ("start", "ascending")])
     loose = table.set_column(3, "stop", table["other"]).rename_columns([*table.column_names[:4], "further"])
     assert "later rows of a" not in proposal(tmp_path / "loose", loose)
+
+
+def test_a_rare_value_of_whole_units_gets_a_level(tmp_path: Path) -> None:
+    """Nearly all rows have the common value by chance: one unit of two values is enough for none."""
+    rng, person = np.random.default_rng(4), np.repeat(np.arange(400), 3)
+    rare = (rng.random(400) < 0.06)[person]
+    table = {"person_id": person, "wage": rng.normal(size=1200), "area": rng.integers(0, 6, 400)[person]}
+    table |= {"sex": rng.integers(0, 2, 400)[person], "support": rare, "nearly": rare ^ (np.arange(1200) == 7)}
+    columns = yaml.safe_load(proposal(tmp_path, table))["columns"]
+    assert "level" in columns["support"] and "level" not in columns["nearly"]
+
+
+def test_a_mark_or_nothing_is_masked_and_a_constant_dropped(tmp_path: Path) -> None:
+    rng, rows = np.random.default_rng(4), 500
+    mark = pd.Series(np.where(rng.random(rows) < 0.1, "x", None))
+    few, one = mark.where(np.arange(rows) < 60), np.where(mark.isna(), np.nan, 1.0)
+    table = {"age": rng.integers(18, 90, rows), "wage": rng.normal(size=rows), "mark": mark, "few": few, "one": one}
+    columns = yaml.safe_load(proposal(tmp_path, table | {"always": ["x"] * rows, "never": [None] * rows}))["columns"]
+    assert {name for name, each in columns.items() if each["role"] == "dropped"} == {"few", "always", "never"}
+    assert {columns[name]["kind"] for name in ("mark", "one")} == {"categorical"}
+
+
+def test_a_text_for_each_year_is_a_class_of_the_year(tmp_path: Path) -> None:
+    """Wherever it stands; a code for each fee is none, as the rule of its fee says more."""
+    rng = np.random.default_rng(4)
+    year = rng.integers(2018, 2022, 600)
+    for names in (["label", "year"], ["year", "label"]):
+        table = {"label": [f"{each}/{each - 1999}" for each in year], "year": year}
+        table = {name: table[name] for name in names} | {"x": rng.normal(size=600), "y": rng.normal(size=600)}
+        columns = yaml.safe_load(proposal(tmp_path, table))["columns"]
+        assert columns["label"]["role"] == "dropped" and columns["year"]["role"] == "masked"
 
 
 def test_a_column_of_nearly_all_units_gets_no_level(tmp_path: Path) -> None:

@@ -346,7 +346,7 @@ def units_meaning(k: int) -> str:
 
 _UNIT_ROWS = 20_000  # Rows of whole units that are looked at
 AGREES = 0.98  # Share of the pairs of rows of one value in which another column is equal, where it is of the unit
-_COMMON = 0.8  # A column in which more than this share of any two rows agree tells nothing
+_COMMON = 0.8  # Where more than this share of any two rows agree, nearly all pairs may do so by chance
 _BY_CHANCE = 1e-6  # Probability with which all pairs agree by chance, at most
 
 
@@ -382,12 +382,12 @@ def copied_rows(columns: Sequence[IntArray]) -> int:
 
 
 def agree(values: IntArray, first: IntArray, second: IntArray) -> bool:
-    """Whether a column is equal in all pairs but few, and not by chance."""
+    """Whether a column is equal in all pairs but few, of one common value in all, and not by chance."""
     shares = np.bincount(values + 1) / len(values)
     chance = float(np.square(shares).sum())
-    if chance > _COMMON or len(first) * np.log(chance) > np.log(_BY_CHANCE):
+    if len(first) * np.log(chance) > np.log(_BY_CHANCE):
         return False
-    return bool(np.mean(values[first] == values[second]) >= AGREES)
+    return bool(np.mean(values[first] == values[second]) >= (AGREES if chance <= _COMMON else 1.0))
 
 
 def unit_line(unit: UnitColumn, k: int) -> str:

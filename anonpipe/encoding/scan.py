@@ -396,8 +396,8 @@ def check_scan(
     if (total := sum(dummies.values())) > MOST_DUMMIES:
         most = ", ".join(f"{name!r} ({dummies[name]})" for name in sorted(dummies, key=lambda name: -dummies[name])[:3])
         problems.append(
-            f"the masked categories make {total} feature columns, more than {MOST_DUMMIES}; "
-            f"drop or coarsen the columns with most categories: {most}"
+            f"the masked categories make {total} feature columns, more than {MOST_DUMMIES}; give counts kind: "
+            f"integer, ordered ones kind: ordinal, or drop or coarsen the columns with most categories: {most}"
         )
     if problems:
         raise InputError("\n".join(problems))

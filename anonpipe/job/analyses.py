@@ -149,7 +149,9 @@ def population_of(job: Job) -> Population | None:
 def _survival(cox: RecipientAnalysis, known: Sequence[str]) -> Survival:
     left = cox.formula.partition("~")[0].strip()
     status = _one(_named(cox.event or "", known))
-    return Survival(cox.name, left if left in known else None, status, _event_values(cox.event or "", status))
+    tree = None if status is None else _parsed(cox.event or "")
+    events = () if status is None or tree is None else tuple(dict.fromkeys(_listed(tree, status) or ()))
+    return Survival(cox.name, left if left in known else None, status, events)
 
 
 def _named(code: str, known: Sequence[str]) -> list[str]:
@@ -172,12 +174,6 @@ def _parsed(code: str) -> ast.expr | None:
 
 def _one(names: Sequence[str]) -> str | None:
     return names[0] if len(names) == 1 else None
-
-
-def _event_values(condition: str, status: str | None) -> tuple[Scalar, ...]:
-    """The values of the status that a condition lists; empty where it does not list them plainly."""
-    tree = _parsed(condition)
-    return () if status is None or tree is None else tuple(dict.fromkeys(_listed(tree, status) or ()))
 
 
 def _listed(tree: ast.expr, status: str) -> list[Scalar] | None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import reduce
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +34,7 @@ from anonpipe.errors import KEEP_EXTREMES, InputError, JobError, advice_on_k, pl
 from anonpipe.job.analyses import population_of
 from anonpipe.job.model import Job
 from anonpipe.job.rules import check_counts
+from anonpipe.job.wide import name_of_rows
 from anonpipe.partition.strata import MOST_COMBINATIONS, Strata, UnitSets, build_strata
 from anonpipe.partition.tree import Tree, fit_tree
 from anonpipe.pipeline.context import Fitted, Work, keep_fitted
@@ -80,7 +82,7 @@ def resolve(job: Job, schema: pa.Schema, scan: Scan, unit: UnitColumn | None = N
     settled = job.disclosure is not None and job.disclosure.suppress and job.disclosure.key  # k rows or more, or no key
     remedied = (*remedied, *(name for name in job.unchanged_outside_strata if settled or name not in job.key_variables))
     advice, held_out = advice_on_k(job.mask is not None), job.measure.held_out > 0
-    warnings = check_scan(scan, job.columns, job.k, remedied, advice, held_out)
+    warnings = check_scan(rows_together(scan), job.columns, job.k, remedied, advice, held_out)
     _check_non_keys(job, scan)
     digest = scan.digest
     nullable = {field.name: field.nullable for field in schema}
@@ -109,6 +111,18 @@ def resolve(job: Job, schema: pa.Schema, scan: Scan, unit: UnitColumn | None = N
         unpreserved_moments(fitted) + _degree_warnings(job, encoder) + ([] if unit is None or form else [unit.apart])
     )
     return Resolved(fitted, digest, Warnings(urgent, warnings))
+
+
+def rows_together(scan: Scan) -> Scan:
+    """The same; of rows side by side, whose dictionary is one, the first has the entries that none of them uses."""
+    columns, unused = dict(scan.columns), dict[str, set[Any]]()
+    several = [(name, name_of_rows(name)) for name in columns if name_of_rows(name) != name]
+    for name, one in several:
+        entries = set(() if (found := columns[name].unused) is None else found.to_pylist())
+        unused[one] = unused.get(one, entries) & entries
+    for name, one in several:
+        columns[name] = replace(columns[name], unused=pa.array(kept) if (kept := unused.pop(one, None)) else None)
+    return replace(scan, columns=columns)
 
 
 _REPLICATES = (

@@ -243,14 +243,11 @@ def _is_intact(staging: Staging) -> bool:
             return False
     for name, result in read.items():
         for stage, folder in (("write", FILES), ("unfold", UNFOLDED)):
-            if f"results/{stage}/" in name and not _is_written(staging, folder, result):
-                staging.file(name).unlink()
+            if f"results/{stage}/" in name:
+                path = staging.file(f"{folder}/{result['name']}")
+                if not path.is_file() or release.sha256(path) != result["sha256"]:
+                    staging.file(name).unlink()
     return True
-
-
-def _is_written(staging: Staging, folder: str, result: dict[str, Any]) -> bool:
-    path = staging.file(f"{folder}/{result['name']}")
-    return path.is_file() and release.sha256(path) == result["sha256"]
 
 
 _ANSWER = "query"  # Folder of the rows of a query, whose pages have checksums of their own

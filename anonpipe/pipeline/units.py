@@ -125,8 +125,8 @@ class Folded:
         found = []
         if self.constant:
             found.append(
-                f"columns {', '.join(map(repr, self.constant))} have one value in all rows of every unit of the input, "
-                "and are masked row by row; give them level: unit"
+                f"give level: unit to {', '.join(map(repr, self.constant))}: one value in all rows of every unit of the"
+                " input, and masked row by row"
             )
         less, fewest = self._less, self.layout.numbers[0]
         if (self.sizes * less).any():

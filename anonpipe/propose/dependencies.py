@@ -133,10 +133,14 @@ def _classes(looks: list[Look]) -> Iterator[tuple[str, str]]:
         if not 2 <= coarse.distinct <= MANY_CATEGORIES or np.sort(sizes)[-2] < CLASS_ROWS:
             continue
         for fine in finest:
-            order = (coarse.distinct, -places[coarse.name]) < (fine.distinct, -places[fine.name])
-            if order and _is_class(coarse, fine):
+            years = not fine.date and fine.whole and fine.values.min() >= 1900 and fine.values.max() <= 2100
+            # of two with as many values the first stays, or the year of a text such as 2019/20
+            later = places[coarse.name] > places[fine.name] or (coarse.numbers is None and years)
+            if (coarse.distinct, not later) < (fine.distinct, True) and _is_class(coarse, fine):
                 columns = sum(np.array_equal(fine.codes < 0, look.codes < 0) for look in looks)
-                of_nulls = _tells_nulls(coarse, fine)
+                # one of two categories is there where the number is null, the other one where it is not
+                sides = [np.array_equal(fine.codes < 0, coarse.codes == code) for code in (0, 1)]
+                of_nulls = coarse.distinct == 2 and any(sides)
                 if of_nulls and columns > 1:  # a question before others
                     continue
                 reason = "says whether {} is null" if of_nulls else "a class of {}"
@@ -169,11 +173,6 @@ def _is_class(coarse: Look, fine: Look) -> bool:
     if of_its_own and any(len(np.unique(values[codes == code])) == 1 for code in np.unique(codes)):
         return False
     return all(_disjoint(*_pairs(*looks)) for looks in ((_thin(coarse), _thin(fine)), (coarse, fine)))
-
-
-def _tells_nulls(coarse: Look, fine: Look) -> bool:
-    """Whether one of two categories is there where the number is null, and the other one where it is not."""
-    return coarse.distinct == 2 and any(np.array_equal(fine.codes < 0, coarse.codes == code) for code in (0, 1))
 
 
 def _pairs(coarse: Look, fine: Look) -> tuple[IntArray, FloatArray]:

@@ -8,6 +8,7 @@ follow from each other, too; and of a time or a day as one number (1342, 2024013
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
@@ -104,9 +105,9 @@ def _apart(columns: Sequence[IntArray]) -> int:
 
 # --- The step on which all numbers of a sample lie: 0.1 of 31.2, 0.05 of prices, none of what has all digits ----------
 
-# Numbers, two of them distinct, below which nothing is said; and distinct ones below which fives may be chance
 DIGITS = 6  # Most decimals that are looked for
 _COARSER_STEPS = (25, 5, 2)  # Times the last decimal: quarters, fives, twos
+_NO_CHANCE = math.log(1e6)  # So rarely would as many distinct values all lie on a coarser step by chance
 SPACINGS = 64  # Of two neighbouring floats: a smaller step than so many says nothing, as every float lies on it
 
 
@@ -124,7 +125,7 @@ def common_step(values: FloatArray, single: bool = False) -> float | None:
             return None
         if not _multiples(values, step, kind):
             continue
-        coarser = _COARSER_STEPS if len(values) >= FEWEST else ()
+        coarser = [n for n in _COARSER_STEPS if len(values) * math.log(n) >= _NO_CHANCE]
         return next((round(n * step, digits) for n in coarser if _multiples(values, n * step, kind)), step)
     return None
 
@@ -380,6 +381,8 @@ def _alone(look: Look) -> Guess:
         timed = pa.types.is_time(look.type) or pa.types.is_duration(look.type)
         return Guess(kind, Role.DROPPED, "values of this type cannot be released" + "; as numbers they can" * timed)
     if look.distinct < 2:
+        if look.distinct and not look.date and min(look.filled, len(look.codes) - look.filled) >= FEWEST:
+            return Guess(kind if kind.coded else Kind.CATEGORICAL, Role.MASKED, REASONS["mark"])
         return Guess(kind, Role.DROPPED, "constant or empty in the sample: it tells nothing")
     form = look.form if look.form is not None and (look.form.never_codes or _too_many(look)) else None
     if form is not None and not form.whole and not names_unit(look.name):
@@ -594,7 +597,9 @@ _BODY_EXPLAINED = 0.6  # of a survey weight categories explain so much of the va
 
 MOST_BY = 4  # Columns that are proposed to decide a weight
 _CELL_ROWS = 10  # Sampled rows of a combination of these, on average
-_MORE = 0.02  # Share of the variance that each of them explains besides
+_MORE = 0.02  # Share of the variance that each of them explains besides; less if it is
+_OF_REST = 0.1  # this share of what is left, and moves weighted shares of its categories by so many standard errors,
+_ERRORS = 3.0  # about half of what gates.weighted_estimates allows
 _LEAST_EXPLAINED = 0.1
 
 
@@ -681,7 +686,8 @@ def _explaining(weight: Look, categories: Sequence[Look]) -> tuple[tuple[str, ..
             inside = float(np.square(logs - means[each.reshape(-1)]).sum()) / max(1, n - len(counts))
             shares.append(1.0 - inside * (n - 1) / total if n >= _CELL_ROWS * len(counts) else -1.0)
         at = int(np.argmax(shares))
-        if shares[at] < best + min(_MORE, (1.0 - best) / 2.0):
+        more, rest = shares[at] - best, 1.0 - best
+        if more < min(_MORE, rest / 2.0) and (more < _OF_REST * rest or more * total < _ERRORS**2):
             break
         best, cells = shares[at], tried[at].reshape(-1)
         chosen.append(left.pop(at).name)

@@ -76,8 +76,8 @@ def propose_job(
     if k < 2:
         raise JobError(f"k is {k}; give at least 2: no group of records that are replaced together is smaller")
     written = found_format(source_url)
-    if codebook is not None:
-        written = _with_missing(written, read_codebook(codebook))
+    if codebook is not None and (missing := read_codebook(codebook).missing) is not None and written is not NO_CSV:
+        written = replace(written, form=written.form.model_copy(update={"missing": missing}))
     with opened(source_url, form=written.form) as source:
         totals = TotalLine(source.schema.names[0])
         sample, rows = sample_of(source, totals), source.rows
@@ -177,13 +177,6 @@ def guess_columns(source: Source) -> dict[str, Column]:
         or look.numbers is not None
         or look.distinct <= MANY_CATEGORIES
     }
-
-
-def _with_missing(written: FoundFormat, book: CodeBook) -> FoundFormat:
-    """How a CSV is written, with the missing values of its code book."""
-    if written is NO_CSV or book.missing is None:
-        return written
-    return replace(written, form=written.form.model_copy(update={"missing": book.missing}))
 
 
 def _step(look: Look, guessed: Guess) -> dict[str, Any]:

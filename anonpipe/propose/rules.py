@@ -550,11 +550,10 @@ def _conditions(looks: Sequence[Look], columns: Mapping[str, Column], masked: se
     deciding = [look for look in looks if columns[look.name].kind.coded and 2 <= look.distinct <= 20]
     for look, (signs, facts) in product(deciding, ((("is null", "is not null"), nulls), (("== 0", "!= 0"), zeros))):
         for name in sorted(masked & set(facts) - {look.name}):
-            if _decides(look, facts[name]) and (facts is nulls or look.numbers is None):  # else zeros by zeros, above
+            how = _decides(look, facts[name])
+            if how and (facts is nulls or look.numbers is None):  # else zeros by zeros, above
                 names = {"name": quoted(name), "by": quoted(look.name), "if_": _name(look.name), "then": _name(name)}
-                yield _asked(
-                    _name(look.name), _name(name), REASONS["decides"].format(is_=signs[0], not_=signs[1], **names)
-                )
+                yield _asked(_name(look.name), _name(name), REASONS[how].format(is_=signs[0], not_=signs[1], **names))
 
 
 def _asked(one: str, other: str, note: str) -> Proposed:
@@ -577,12 +576,14 @@ def _implies(one: BoolArray, other: BoolArray) -> bool:
     return bool(other[one].all()) and float(one.sum()) * np.log(max(float(other.mean()), 1e-9)) < _CHANCE
 
 
-def _decides(look: Look, null: BoolArray) -> bool:
-    """Whether each category has nulls only, or none, and some do."""
-    sizes = np.bincount(look.codes + 1)
-    found = np.bincount(look.codes + 1, weights=null)
-    whole = bool(((found == 0) | (found == sizes)).all() and found[1:].any())
-    return whole and len(null) * np.log(max(null.mean(), 1 - null.mean())) < _CHANCE
+def _decides(look: Look, fact: BoolArray) -> str:
+    """`decides` where categories have a fact in all rows or in none, `allots` where one has it in all; else nothing."""
+    sizes, share = np.bincount(look.codes + 1), fact.mean()
+    found = np.bincount(look.codes + 1, weights=fact)
+    if ((found == 0) | (found == sizes)).all():
+        return "decides" * bool(found[1:].any() and len(fact) * np.log(max(share, 1 - share)) < _CHANCE)
+    largest = sizes[1:][found[1:] == sizes[1:]].max(initial=0)
+    return "allots" * bool(largest * np.log(share) < _CHANCE)
 
 
 def _pairs(looks: Sequence[Look], columns: Mapping[str, Column], masked: set[str]) -> Iterator[Proposed]:

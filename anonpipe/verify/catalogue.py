@@ -104,6 +104,9 @@ _STAGING = "all rows in the staging, at every reading, against the scan of the i
 _RECORDS = "{records:,} of {of:,} records"
 
 
+_REPAIRS = "leave out rules (if ... then ...) that need many repairs, as these move shares and covariances; "
+
+
 def _unless(on: Collection[str], **advice: str) -> str:
     """Pieces of advice, each but where its key is on already, as one list."""
     return ", ".join(text for key, text in advice.items() if key not in on)
@@ -113,6 +116,11 @@ _GAPS = (
     "declare bounds of release.order, its first and last possible value: rows may then be masked as shares of the time "
     "between them, and not as gaps; "
 )
+
+
+def _repairs(gate: str) -> Callable[[Collection[str]], str]:
+    """What helps where repairs of conditions move shares."""
+    return lambda on: f"{_REPAIRS}or raise gates.{gate}" if "rules" in on else f"raise gates.{gate}"
 
 
 def _decoding(gate: str) -> Callable[[Collection[str]], str]:
@@ -137,7 +145,7 @@ def _decoding(gate: str) -> Callable[[Collection[str]], str]:
                 "is a date or number of each row, leave release.order out, or drop the other column; "
             )
         elif "groups" not in on:
-            first += (
+            first += _REPAIRS * ("rules" in on) + (
                 "give counts of few values kind: integer (they may be taken for categories), and ordered ones kind: "
                 "ordinal; join rare categories, or drop one of the two columns (in measure.scenarios, too); "
             )
@@ -255,9 +263,10 @@ _GATED = (
     CheckKind("category_share", "category shares", _FILES, Audience.SEVERAL,
         gate=Gate("category_share", 0.005, "shares of categories",
             "difference of a category's shares; of categories that are released as probabilities, of the mean "
-            "probability from the share", above=0)),
+            "probability from the share", above=0), remedy=_repairs("category_share")),
     CheckKind("null_share", "null shares", _FILES, Audience.SEVERAL,
-        gate=Gate("null_share", 0.005, "shares of nulls", "difference of the shares of nulls", above=0)),
+        gate=Gate("null_share", 0.005, "shares of nulls", "difference of the shares of nulls", above=0),
+        remedy=_repairs("null_share")),
     CheckKind("keys.rare",
         _by_units("records below k = {k} on key variables ({names}){}", ", counted by units", ""),
         _FILES, Audience.OPEN, counts=Counting.ROWS, mandatory=True,

@@ -13,6 +13,7 @@ from anonpipe.encoding.columns import MOST_CATEGORIES
 from anonpipe.encoding.row_hash import value_words
 from anonpipe.encoding.scan import SCAN_RECORDS, check_scan, merge_scans, scan_batch
 from anonpipe.errors import InputError
+from anonpipe.pipeline.resolve import rows_together
 from anonpipe.storage.records import from_bytes, to_bytes
 from tests.encoding.tables import CODED, NUMERIC, array
 from tests.naive import encoder as naive
@@ -399,3 +400,16 @@ def test_many_strata_columns_are_counted_without_overflow():
     ]
     assert set(back) == seen and len(back) == len(seen)
     assert scan.counted_rows.sum() == 2000 and scan.counted_rows.min() == 2
+
+
+def test_rows_side_by_side_have_one_dictionary():
+    """An entry is unused where no row of the units uses it, and is said once."""
+    dictionary = pa.array(["a", "b", "c"])
+    codes = {"x (row 1)": [0, 0], "x (row 2)": [1, None], "y": [2, 2], "z (row 1)": [0, 1], "z (row 2)": [2, 0]}
+    values = [pa.DictionaryArray.from_arrays(pa.array(each, pa.int8()), dictionary) for each in codes.values()]
+    columns = dict.fromkeys(codes, Column(kind="categorical"))
+    found = rows_together(scan_batch(pa.record_batch(values, names=list(codes)), columns, 0, [])).columns
+    assert {name: each.unused.to_pylist() for name, each in found.items() if each.unused is not None} == {
+        "x (row 1)": ["c"],
+        "y": ["a", "b"],
+    }

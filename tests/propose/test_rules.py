@@ -126,7 +126,13 @@ def test_conditions_on_categories_are_asked_without_values():
     (asked,) = proposed(pa.table({"ward": [f"w{at}" for at in ward], "wage": wage}), active=False)
     assert '"wage" == 0 for some values of "ward"' in asked.note and "of the others then != 0" in asked.note
     some = np.where(rng.random(900) < 0.1, 0, wage)
-    assert proposed(pa.table({"ward": [f"w{at}" for at in ward], "wage": some}), active=False) == []
+    (asked,) = proposed(pa.table({"ward": [f"w{at}" for at in ward], "wage": some}), active=False)
+    assert '"wage" == 0 in all sampled rows of some values of "ward"' in asked.note and "others" not in asked.note
+    everywhere = np.where((rng.random(900) < 0.9) & (np.arange(900) > 30), 0, 10 * rng.integers(90, 400, 900))
+    few = [f"w{at}" if row else "once" for row, at in enumerate(ward)]
+    few[31:36] = ["seldom"] * 5  # zeros alone, by chance
+    everywhere[31:36] = 0
+    assert proposed(pa.table({"ward": few, "wage": everywhere}), active=False) == []
 
 
 def test_nulls_that_columns_share_are_asked_once():
@@ -310,6 +316,15 @@ def test_a_part_that_a_few_rows_exceed_is_a_comment(tmp_path):
     meals[few] = pupils[few] + 3
     text = " ".join(_proposed_job(tmp_path, pa.table({"pupils": pupils, "free_meals": meals})).replace("#", "").split())
     assert "holds in 99.4 % of the sampled rows; a rule takes all of them: 0 <= free_meals <= pupils" in text
+
+
+def test_a_single_row_that_breaks_a_rule_is_no_100_percent(tmp_path):
+    rng = np.random.default_rng(4)
+    pupils = rng.integers(20, 900, 4_000)
+    meals = rng.binomial(pupils, 0.2)
+    meals[7] = pupils[7] + 3
+    text = _proposed_job(tmp_path, pa.table({"pupils": pupils, "free_meals": meals}))
+    assert "holds in 99.9 % of the sampled rows" in text and "100.0 %" not in text
 
 
 @pytest.mark.parametrize("name", ["status", "colour"])

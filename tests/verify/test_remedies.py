@@ -88,6 +88,14 @@ def test_the_hold_out_that_would_do_would():
     assert many.high - many.value == pytest.approx(limit - few.value, rel=0.1)
 
 
+@pytest.mark.parametrize("key", ["covariance", "category_share", "null_share"])
+def test_what_repairs_move_is_told_where_rules_are(key):
+    (line,) = remedies((held(key, 1.0, 0.5),), ("local_synthesis", "rules"))
+    assert "leave out rules (if ... then ...)" in line and line.endswith(f"or raise gates.{key}")
+    (other,) = remedies((held(key, 1.0, 0.5),), ("local_synthesis",))
+    assert "rules" not in other and other.endswith(f"raise gates.{key}")
+
+
 MASKED = ("local_synthesis", "normal_scores")
 
 

@@ -121,7 +121,7 @@ def weighted_means(
 
 
 _Sides = tuple[FloatArray, FloatArray]  # Weights of both tables
-_Estimate = tuple[str, float, float]  # What, how far off in standard errors, and the degrees of freedom of these
+_Estimate = tuple[str, float, float, tuple[str, ...]]  # What, off by how many errors, degrees of freedom, columns
 
 
 def _estimates(tables: TypedTables, sides: _Sides, psus: Psus | None) -> tuple[list[_Estimate], list[_Estimate]]:
@@ -152,12 +152,12 @@ def _apart(
         found.append(weighted_means(values, weights, codes[at], size, None if at else psus))
     (old, error), (new, _) = found
     name = "" if number is None else number.name
-    terms = []
+    columns, terms = tuple(each.name for each in (number, category) if each is not None), []
     known = (error > 1e-9 * np.abs(old)) | (degrees < FEWEST_DEGREES)  # of one unit the error is 0
     for place in np.flatnonzero((counts >= max(_FEWEST, tables.least)) & known):
         label = "" if category is None else f"{category.name} {category.levels[place]}"
         off = abs(new[place] - old[place]) / error[place] if error[place] > 0 else math.nan
-        terms.append((f"{name} in {label}" if name and label else name or label, float(off), float(degrees[place])))
+        terms.append((" in ".join(filter(None, (name, label))), float(off), float(degrees[place]), columns))
     return terms
 
 
@@ -167,7 +167,7 @@ def _judged(terms: list[_Estimate]) -> tuple[list[_Estimate], str]:
     if len(kept) == len(terms):
         return kept, ""
     fewer = f"fewer than {FEWEST_DEGREES} degrees of freedom, such as"
-    few, _, degrees = min((term for term in terms if term[2] < FEWEST_DEGREES), key=lambda term: term[2])
+    few, _, degrees, _ = min((term for term in terms if term[2] < FEWEST_DEGREES), key=lambda term: term[2])
     return kept, f" Not judged: {len(terms) - len(kept)} with {fewer} {few} ({degrees:.0f})."
 
 
@@ -200,8 +200,10 @@ def _weighted(tables: TypedTables) -> list[Measurement]:
         f"1: the difference that another sample of the same design exceeds in any of {len(every)} estimates once in "
         f"{1 / _CHANCE:.0f} (Bonferroni)."
     )
-    allowed = [(name, value / -(math.sqrt(2.0) * float(stdtrit(degrees, share)))) for name, value, degrees in every]
-    return [*found, _furthest(_WORST, allowed, tables.rows, note, few_means or few_totals)]
+    allowed = [(name, value / -(math.sqrt(2.0) * float(stdtrit(degrees, share)))) for name, value, degrees, _ in every]
+    furthest = _furthest(_WORST, allowed, tables.rows, note, few_means or few_totals)
+    worst = next((columns for name, *_, columns in every if furthest.parts and name == furthest.parts[0][0]), ())
+    return [*found, replace(furthest, worst=worst)]
 
 
 def _furthest(figure: Figure, terms: list[Term], records: int, note: str, few: str) -> Measurement:

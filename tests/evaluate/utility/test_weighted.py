@@ -107,7 +107,7 @@ def test_a_category_in_one_psu_hides_no_other() -> None:
     kinds = {**dict.fromkeys(("s", "p", "a", "sex"), Kind.CATEGORICAL), "weight": Kind.CONTINUOUS}
     tables = replace(typed_tables(old, old.assign(sex="f"), kinds, least=5), weight="weight", cluster="p")
     (worst,) = (each for each in WEIGHTED.of(replace(tables, design_strata="s")) if each.name == "weighted_estimates")
-    assert worst.value > 1 and worst.parts[0][0].startswith("sex")
+    assert worst.value > 1 and worst.parts[0][0].startswith("sex") and worst.worst == ("sex",)
     assert all(np.isfinite(value) for _, value in worst.parts)
     assert "Not judged: 12 with fewer than 2 degrees of freedom, such as a 00 (0)." in worst.note
 
