@@ -287,7 +287,7 @@ def _like(released: pa.Table, given: Any) -> Any:
     # What is neither of pandas nor of Arrow is made by the `from_arrow` of its class or of its library; where there is
     # none, the Arrow table is returned.
     if isinstance(given, pd.DataFrame):
-        frame: pd.DataFrame = released.to_pandas()
+        frame: pd.DataFrame = released.to_pandas(integer_object_nulls=True)  # floats else, in columns of objects
         dtypes = {name: _nullable(given[name].dtype, frame[name]) for name in frame.columns if name in given}
         return frame.astype({name: dtype for name, dtype in dtypes.items() if frame[name].dtype != dtype})
     library = sys.modules.get(type(given).__module__.partition(".")[0])
