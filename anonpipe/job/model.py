@@ -324,14 +324,18 @@ class Job(Options):
 
     @property
     def in_force(self) -> frozenset[str]:
-        """What remedies ask for: the mask or `groups`, `normal_scores`, `rules`, `bounds`, keys `recoded`, `gaps`."""
+        """What remedies ask for: mask or `groups`, `normal_scores`, `rules`, `bounds`, keys `recoded`, `gaps of …`."""
         scored = all(column.scored for column in self.columns.values() if column.can_be_scored)
         how = {self.mask.method if self.mask is not None else "groups"} if self.replaces else set()
         how |= {"recoded"} if self.keys_recoded and (self.mask is None or self.mask.method == "pram") else set()
         bounded = any(column.bounds is not None for column in self.columns.values())
         how |= {name for name, on in (("normal_scores", scored), ("rules", self.rules), ("bounds", bounded)) if on}
         second = next((rule.target for rule in self.parsed_rules if rule.target.endswith(" (row 2)")), None)
-        how |= {"gaps"} if second and None in self.columns[second].numeric_bounds else set()
+        how |= (
+            {f"gaps of {second.removesuffix(' (row 2)')}"}
+            if second and None in self.columns[second].numeric_bounds
+            else set()
+        )
         return frozenset(how | ({"unchanged outside strata"} if self.unchanged_outside_strata else set()))
 
     @property

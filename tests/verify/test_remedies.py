@@ -64,6 +64,14 @@ def test_times_of_units_are_told_as_the_order_of_rows(key):
     assert "join rare categories" in other and "release.order" not in other
 
 
+def test_gaps_between_rows_are_told_of_bounds():
+    on = ("local_synthesis", "gaps of seen")
+    for column, said in (("seen (row 3)", True), ("seen (row 3) - seen (row 2)", True), ("wage (row 3)", False)):
+        for key in ("mean", "covariance", "utility.column_shapes"):
+            (line,) = remedies((held(key, 9.0, 0.5, columns=(column,)),), on)
+            assert ("declare bounds of release.order" in line) is said
+
+
 @pytest.mark.parametrize("key", ["risk.membership_auc", "risk.attribute_inference"])
 def test_gate_failing_by_interval_names_sufficient_hold_out(key):
     (line,) = remedies((held(key, 0.62, 0.6, point=0.55, records=146, of=3_000),))
