@@ -124,6 +124,8 @@ def combine(
         raise InputError("an estimate or variance is not finite, or a variance negative; give those of models that fit")
     if rule not in ("partial", "full"):
         raise InputError(f"rule is {rule!r}; give 'partial' or 'full'")
+    if min(1 if each is None else each for each in (synthetic_rows, rows)) < 1:
+        raise InputError("synthetic_rows or rows is below 1; give the numbers of records of a copy and of the original")
     if rule == "full" and copies < 2:
         raise InputError("the full rule needs two copies or more; give more, or take 'partial'")
     within, between = own.mean(axis=0), found.var(axis=0, ddof=1) if copies > 1 else np.zeros(found.shape[1:])

@@ -232,6 +232,7 @@ def test_partial_rule_covers_where_copies_are_drawn_given_table():
         ([1.0, 2.0], [1.0, -1.0], {}),
         ([1.0], [1.0], {"rule": "full"}),
         ([1.0, 2.0], [1.0, 1.0], {"rule": "rubin"}),
+        ([1.0, 2.0], [1.0, 1.0], {"rule": "full", "synthetic_rows": 10, "rows": 0}),
         (["1 to 2", 2.0], [1.0, 1.0], {}),
         ([[1.0], [1.0, 2.0]], [1.0, 1.0], {}),
     ],
