@@ -86,7 +86,7 @@ def whole(folder, table, **changes):
     return small.job(folder, given, changes.pop("columns", COLUMNS), **changes)
 
 
-NOISE = {"mask": {"method": "noise"}, "gates": {"unchanged_record_rate": 1.0}}
+NOISE = {"mask": {"method": "noise"}, "gates": {"unchanged_record_rate": 1.0, "exact_small_cells": 1.0}}
 """For tests of what is done with rows of units, whatever masks them."""
 
 
