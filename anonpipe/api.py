@@ -16,6 +16,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from anonpipe.encoding.values import plain_type
 from anonpipe.errors import GateError, InputError, JobError, plural
 from anonpipe.files import write_atomic
 from anonpipe.job.model import Job, load_job, parse_job
@@ -181,7 +182,7 @@ def anonymize(
         job = parse_job({"input": "memory", "output": "memory", **job})
     if not isinstance(job, Job | str | Path):
         raise JobError(f"the job has type {type(job).__name__}; give a mapping of its keys, or the path of a YAML file")
-    parsed = job if isinstance(job, Job) else load_job(job)
+    parsed = _with_levels(job if isinstance(job, Job) else load_job(job), arrow)
     with scratch("memory", parsed.run.staging) as folder, _bar() as shown:
         source = folder / "table.parquet"
         _write(arrow, source)
@@ -195,6 +196,19 @@ def anonymize(
     released = None if made.table is None else _like(_in_types_of(made.table, schema), given)
     report = made.report.model_copy(update={"source": "a table in memory", "output": None})
     return Anonymized(released, made.verdict, made.warnings, made.remedies, report, made.for_recipients)
+
+
+def _with_levels(job: Job, table: pa.Table) -> Job:
+    """The job, in which ordered categories of the table are levels, in their order, where it declares none."""
+    columns = dict(job.columns)
+    for field in table.schema:
+        column, kind = columns.get(field.name), field.type
+        if column is None or column.levels is not None or not (column.staged_as_codes and pa.types.is_dictionary(kind)):
+            continue
+        if kind.ordered and (pa.types.is_string(plain_type(kind)) or pa.types.is_integer(kind.value_type)):
+            levels = table.column(field.name).unify_dictionaries().chunk(0).dictionary.to_pylist()
+            columns[field.name] = column.model_copy(update={"levels": tuple(levels)})
+    return job.model_copy(update={"columns": columns})
 
 
 def _write(arrow: pa.Table, path: Path) -> None:

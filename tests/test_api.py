@@ -96,6 +96,19 @@ COLUMNS["group"]["levels"] = ["c", "b", "a"]
 LOOSE = {"mean": 5, "covariance": 5, "category_share": 0.1, "null_share": 0.1}
 
 
+def test_ordered_categories_of_a_frame_are_its_levels():
+    frame = _frame()[["plain", "group"]]
+    frame["rank"] = pd.Categorical(frame["group"].cat.codes.clip(0), [2, 1, 0, 7], ordered=True)  # 7 is in no row
+    columns = {"plain": {"kind": "continuous"}, "group": {"kind": "categorical"}, "rank": {"kind": "categorical"}}
+    released = anonymize(frame, {"k": 5, "columns": columns, "gates": LOOSE, "measure": small.OFF}).table
+    assert released.dtypes.to_dict() == frame.dtypes.to_dict()
+    assert set(released["rank"]) == {0, 1, 2}
+    objects = frame[["plain"]].assign(code=frame["group"].cat.codes.astype(object).where(frame["group"].notna(), None))
+    columns = {"plain": {"kind": "continuous"}, "code": {"kind": "categorical"}}
+    released = anonymize(objects, {"k": 5, "columns": columns, "gates": LOOSE, "measure": small.OFF}).table
+    assert {type(value) for value in released["code"].dropna()} == {int}
+
+
 def test_a_frame_comes_back_in_its_dtypes():
     frame = _frame()
     before = frame.copy(deep=True)

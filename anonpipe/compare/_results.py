@@ -497,7 +497,7 @@ def reasons(study: Study) -> tuple[str, ...]:
     """What kept settings from passing, one line a reason, with the settings: methods and their k."""
     found: dict[str, dict[str, list[str]]] = {}
     for row in study.rows:
-        texts = [row.problem] if row.problem is not None else [f"gate {name}" for name in row.failed]
+        texts = [row.problem] if row.problem is not None else [f"failed: {name}" for name in row.failed]
         for text in dict.fromkeys(texts):
             found.setdefault(text, {}).setdefault(row.setting.method, []).append(str(row.setting.k))
     groups = {text: (f"{method} k={','.join(ks)}" for method, ks in who.items()) for text, who in found.items()}

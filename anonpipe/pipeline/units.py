@@ -601,10 +601,10 @@ def _prefers_shares(job: Job, sequences: FloatArray, known: Sequence[int]) -> bo
     column = job.columns[str(job.release.order)]
     low, high = column.numeric_bounds
     number = _released_number(np.isfinite(sequences).sum(axis=1), known)
-    there = np.arange(known[-1]) < number[:, None]
-    times = np.where(there, sequences[:, : known[-1]], np.nan)[number > 0]
+    there = np.arange(sequences.shape[1]) < number[:, None]
+    times = np.where(there, sequences, np.nan)[:, : max(number)][number > 0]
     times = np.floor(times) if column.kind is Kind.DATE else times
-    if low is None or high is None or known[-1] < 2 or np.nanmin(times) < low or np.nanmax(times) > high:
+    if low is None or high is None or max(number) < 2 or np.nanmin(times) < low or np.nanmax(times) > high:
         return False
     number, later = number[number > 0], np.column_stack([times[:, 1:], np.full(len(times), high)])
     room, way = np.where(np.isnan(later), high, later) - low, times - low

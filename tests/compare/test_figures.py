@@ -82,7 +82,7 @@ def test_choice_passes_all_gates_in_all_draws_at_least_loss():
     assert legend(found)[0].startswith("±: two standard errors over draws; [..]: the 95 % interval; (..): the baseline")
     assert found.risk.limits == (("gates.reidentification_rate", 0.2),) and found.notes == ()
     assert cells(found, found.rows[0])[2:] == ("1 of 2", "0.1 ±0", "0.3 ±0 [0.29, 0.32] (0.001)")
-    assert reasons(found) == ("gate mean: all - mdav+centroid k=5",)
+    assert reasons(found) == ("failed: mean: all - mdav+centroid k=5",)
 
 
 def test_equal_losses_choose_lower_risk_and_none_if_none_pass():
