@@ -23,8 +23,9 @@ from anonpipe.types import BoolArray, FloatArray, IntArray
 _RELATIVE = 1e-9  # Rounding of sums, in parts of the largest term; of 32-bit floats `_SINGLE`
 _SINGLE = 1e-6
 _PASSES = 4  # How often values are brought inside bounds, and rows repaired, before the gate decides
-_TRIES = 4
+_TRIES = 8
 _NEAREST = 5  # Rows, for each that leaves a bound, among which it finds one to exchange with
+_FAR = 1e6  # Beyond all distances of features
 _ROWS, _CANDIDATES = 256, 1024  # Rows, and partners for them, that are matched at once
 
 
@@ -677,7 +678,8 @@ class _Repair:
             batch, given = book.written(cells), book.written(cells[rows])
             free = _all(rule.then, batch, book.columns)
             for one in like.values():  # a partner has no use for targets that its other columns forbid
-                if one.kind == "condition" and not _all(one.then, given, book.columns).any():
+                fixed = one.kind == "condition" and not any(test.other for test in one.then)
+                if fixed and not _all(one.then, given, book.columns).any():
                     free &= ~_all(one.when, batch, book.columns)
         for attempt in range(_TRIES if names else 0):
             chosen, partner = rows, free.copy()
@@ -685,7 +687,7 @@ class _Repair:
                 partner &= at_fault
                 chosen = self.rng.permutation(rows)[: -(-len(rows) // 2)] if rule.kind == "pairs" else rows
             partner[chosen] = False
-            chosen, partners = self._match(chosen, np.flatnonzero(partner), names, once=True)
+            chosen, partners = self._match(chosen, np.flatnonzero(partner), names, rule)
             own, other = chosen[partners >= 0], partners[partners >= 0]
             mine, theirs = cells[own], cells[other]
             mine[:, places], theirs[:, places] = theirs[:, places].copy(), mine[:, places].copy()
@@ -743,9 +745,12 @@ class _Repair:
         return rows
 
     def _match(
-        self, rows: IntArray, candidates: IntArray, names: Sequence[str], once: bool = False
+        self, rows: IntArray, candidates: IntArray, names: Sequence[str], exchanged: Rule | None = None
     ) -> tuple[IntArray, IntArray]:
-        """The rows in random order, and for each a similar candidate in all but some columns; -1 where none is left."""
+        """The rows in random order, and for each a similar candidate in all but some columns; -1 where none is left.
+
+        `exchanged`: each candidate is taken once, and one whose exchange this rule allows if there is any.
+        """
         from scipy.optimize import linear_sum_assignment  # here, as both take .3 s to load
         from scipy.spatial.distance import cdist
 
@@ -757,7 +762,7 @@ class _Repair:
         at = 0
         for begin in range(0, len(rows), _ROWS):
             part = rows[begin : begin + _ROWS]
-            if not once and len(candidates):
+            if exchanged is None and len(candidates):
                 at = int(self.rng.integers(len(candidates)))
                 chosen = candidates[(at + np.arange(min(_CANDIDATES, len(candidates)))) % len(candidates)]
                 near = cdist(self.features[part][:, used], self.features[chosen][:, used]).argmin(axis=1)
@@ -768,9 +773,24 @@ class _Repair:
             at += len(chosen)
             if len(chosen):
                 distances = cdist(self.features[part][:, used], self.features[chosen][:, used])
+                if exchanged is not None:
+                    distances += ~self._allowed(exchanged, part, chosen, names) * _FAR
                 own, other = linear_sum_assignment(distances)
                 partners[begin + own] = chosen[other]
         return rows, partners
+
+    def _allowed(self, rule: Rule, rows: IntArray, others: IntArray, names: Sequence[str]) -> BoolArray:
+        """Which exchanges of targets comparisons with other columns allow on both sides, (n_rows, n_others)."""
+        found = np.ones((len(rows), len(others)), dtype=np.bool_)
+        mine, theirs = (self.book.written(self.cells[each]) for each in (rows, others))
+        for test in rule.then:
+            if test.column in names and test.other and test.other not in names and test.operator in _COMPARED:
+                (own, limit), (other, end) = (
+                    (numbers(side.column(test.column)), numbers(side.column(test.other))) for side in (mine, theirs)
+                )
+                compare = _COMPARED[test.operator]
+                found &= compare(other[None], limit[:, None]) & compare(own[:, None], end[None])
+        return found
 
 
 def _moved(before: FloatArray, after: FloatArray) -> IntArray:

@@ -432,7 +432,8 @@ _GATED = (
         "column distributions, worst column",
         lambda on: ("transform: normal_scores on a column of numbers keeps its distribution; " * ("normal_scores"
         not in on) + (_GAPS if "gaps" in on else "where values lie outside the bounds of a column, correct these; "
-        * ("bounds" in on) + "of a column that a rule computes, remove the rule (it is then masked itself); "
+        * ("bounds" in on) + "of a column that a rule computes, remove the rule (it is then masked itself), or write "
+        "a share as a condition (if TOTAL >= 0 then PART <= TOTAL); "
         * ("rules" in on)) + f"{_smaller_k(on)}, keeps more of all; or raise gates.column_shapes"),
         audience=Audience.SEVERAL, unit=_CHANCE),
     _of_measure("utility",
