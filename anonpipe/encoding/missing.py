@@ -14,7 +14,7 @@ Places = Mapping[int, Sequence[int]]  # Features of the column at each place amo
 
 _COMMON = 0.05  # Share of the records without a value from which on a set of known columns is looked at by itself
 _SOME = 500  # Records by which ranges are compared
-_FEWEST = 5  # Donors
+_FEWEST = 5  # Donors of a run, from the next ones if it has fewer
 DONORS = 20  # Records, those with missing values among them, that share their donors
 
 
@@ -77,11 +77,12 @@ def fill_predicted(
     for at, position in enumerate(incomplete):
         later = incomplete[at + 1 :]
         known = ~np.isnan(cells[:, position])
+        numbers = np.array([own[0] for other, own in columns.items() if other != position], dtype=np.int64)
+        some_known = features[np.ix_(_some(np.flatnonzero(known)), numbers)]
         for rows, known_later in _patterns(np.flatnonzero(~known), ~np.isnan(cells[:, later])):
             unknown = [columns[other][0] for other, there in zip(later, known_later, strict=True) if not there]
             rare = [each for own in blocks if _are_unsupported(features[:, own] > 0, rows, known) for each in own]
-            numbers = np.array([own[0] for other, own in columns.items() if other != position], dtype=np.int64)
-            apart = numbers[_are_apart(*(_some(features, of)[:, numbers] for of in (rows, np.flatnonzero(known))))]
+            apart = numbers[_are_apart(features[np.ix_(_some(rows), numbers)], some_known)]
             others = np.delete(features, [*columns[position], *unknown, *rare, *apart], axis=1)
             donors = _donors(*_predicted(features[:, columns[position][0]], others, known), known, rows, rng)
             filled[rows, position] = cells[donors, position]
@@ -96,14 +97,15 @@ def _are_unsupported(dummies: BoolArray, rows: IntArray, known: BoolArray) -> bo
     return bool(((there > 0) & (DONORS * there < asked) & (asked > _COMMON * len(rows))).any())
 
 
+def _some(rows: IntArray) -> IntArray:
+    """At most 500 of the rows, evenly."""
+    return rows[:: -(-len(rows) // _SOME)]
+
+
 def _are_apart(asked: FloatArray, known: FloatArray) -> BoolArray:
     """Columns with few known records in the range of nine in ten others, shapes (n_asked, width), (n_known, width)."""
     low, high = np.quantile(asked, [0.05, 0.95], axis=0)
     return np.asarray(((low <= known) & (known <= high)).mean(axis=0) < _COMMON)
-
-
-def _some(features: FloatArray, rows: IntArray) -> FloatArray:
-    return features[rows[:: -(-len(rows) // _SOME)]]
 
 
 def _patterns(rows: IntArray, known: BoolArray) -> list[tuple[IntArray, BoolArray]]:

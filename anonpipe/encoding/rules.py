@@ -785,11 +785,10 @@ class _Repair:
         mine, theirs = (self.book.written(self.cells[each]) for each in (rows, others))
         for test in rule.then:
             if test.column in names and test.other and test.other not in names and test.operator in _COMPARED:
-                (own, limit), (other, end) = (
-                    (numbers(side.column(test.column)), numbers(side.column(test.other))) for side in (mine, theirs)
-                )
                 compare = _COMPARED[test.operator]
-                found &= compare(other[None], limit[:, None]) & compare(own[:, None], end[None])
+                own, own_limit = (numbers(mine.column(name))[:, None] for name in (test.column, test.other))
+                other, other_limit = (numbers(theirs.column(name)) for name in (test.column, test.other))
+                found &= compare(other, own_limit) & compare(own, other_limit)
         return found
 
 

@@ -330,12 +330,10 @@ class Job(Options):
         how |= {"recoded"} if self.keys_recoded and (self.mask is None or self.mask.method == "pram") else set()
         bounded = any(column.bounds is not None for column in self.columns.values())
         how |= {name for name, on in (("normal_scores", scored), ("rules", self.rules), ("bounds", bounded)) if on}
-        second = next((rule.target for rule in self.parsed_rules if rule.target.endswith(" (row 2)")), None)
-        how |= (
-            {f"gaps of {second.removesuffix(' (row 2)')}"}
-            if second and None in self.columns[second].numeric_bounds
-            else set()
-        )
+        for rule in self.parsed_rules:  # the order of rows side by side
+            order = rule.target.removesuffix(" (row 2)")
+            rows = rule.kind == "order" and rule.terms == ((f"{order} (row 1)", 1.0),)
+            how |= {f"gaps of {order}"} if rows and None in self.columns[rule.target].numeric_bounds else set()
         return frozenset(how | ({"unchanged outside strata"} if self.unchanged_outside_strata else set()))
 
     @property

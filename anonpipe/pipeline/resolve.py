@@ -494,8 +494,8 @@ def _coded_extremes(columns: Sequence[ScoredColumn]) -> Iterator[str]:
     records = "1 record lies" if most == 1 else f"{most:,} records lie"
     up_to = "up to " if len({column.outliers for column in columns}) > 1 else ""
     yield (
-        f"{_named([column.name for column in columns])}: {up_to}{records} far from all others. Released "
-        'values have it top-coded or in a mean of k, as so few could be recognised. Make a code for "unknown" a null'
+        f"{_named([column.name for column in columns])}: {up_to}{records} far from all others, released "
+        'top-coded or in a mean of k, as so few could be recognised. If that is a code for "unknown", make it a null'
     )
 
 

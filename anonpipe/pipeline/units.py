@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from scipy.special import ndtr, ndtri
+from scipy.special import ndtr
 
 from anonpipe.columns import Kind, Role
 from anonpipe.encoding.columns import LARGEST
@@ -29,7 +29,7 @@ from anonpipe.encoding.scan import TotalLine
 from anonpipe.encoding.tracers import Tracer
 from anonpipe.encoding.values import numbers, plain
 from anonpipe.errors import InputError, JobError, plural
-from anonpipe.evaluate.risk import EffectiveDimension, effective_dimension, membership_from_moments
+from anonpipe.evaluate.risk import EffectiveDimension, effective_dimension, membership_from_moments, normal_scores
 from anonpipe.evaluate.utility import ks_distance
 from anonpipe.files import make_private
 from anonpipe.job import linked
@@ -602,9 +602,9 @@ def _prefers_shares(job: Job, sequences: FloatArray, known: Sequence[int]) -> bo
     low, high = column.numeric_bounds
     number = _released_number(np.isfinite(sequences).sum(axis=1), known)
     there = np.arange(sequences.shape[1]) < number[:, None]
-    times = np.where(there, sequences, np.nan)[:, : max(number)][number > 0]
+    times = np.where(there, sequences, np.nan)[:, : number.max()][number > 0]
     times = np.floor(times) if column.kind is Kind.DATE else times
-    if low is None or high is None or max(number) < 2 or np.nanmin(times) < low or np.nanmax(times) > high:
+    if low is None or high is None or number.max() < 2 or np.nanmin(times) < low or np.nanmax(times) > high:
         return False
     number, later = number[number > 0], np.column_stack([times[:, 1:], np.full(len(times), high)])
     room, way = np.where(np.isnan(later), high, later) - low, times - low
@@ -617,11 +617,9 @@ def _prefers_shares(job: Job, sequences: FloatArray, known: Sequence[int]) -> bo
 
 def _simulated(columns: FloatArray, number: IntArray) -> FloatArray:
     """Values with the distribution of each column, and the normal scores' moments among units of as many rows."""
-    rng, scores, made = np.random.default_rng(0), np.full(columns.shape, np.nan), np.full(columns.shape, np.nan)
+    rng, made = np.random.default_rng(0), np.full(columns.shape, np.nan)
     ascending = [np.sort(column[~np.isnan(column)]) for column in columns.T]
-    for at, values in enumerate(ascending):
-        rank = np.argsort(np.argsort(columns[:, at], kind="stable"), kind="stable")  # NaN come last
-        scores[:, at] = np.where(np.isnan(columns[:, at]), np.nan, ndtri(np.minimum((rank + 0.5) / len(values), 1.0)))
+    scores = np.column_stack([normal_scores(*each) for each in zip(columns.T, ascending, strict=True)])
     for size in np.unique(number):
         rows = np.flatnonzero(number == size)
         own = scores[rows, :size]

@@ -105,17 +105,15 @@ _RECORDS = "{records:,} of {of:,} records"
 
 
 _REPAIRS = "leave out rules (if ... then ...) that need many repairs, as these move shares and covariances; "
+_GAPS = (
+    "declare bounds of release.order, its first and last possible value: rows may then be masked as shares of the time "
+    "between them, and not as gaps; "
+)
 
 
 def _unless(on: Collection[str], **advice: str) -> str:
     """Pieces of advice, each but where its key is on already, as one list."""
     return ", ".join(text for key, text in advice.items() if key not in on)
-
-
-_GAPS = (
-    "declare bounds of release.order, its first and last possible value: rows may then be masked as shares of the time "
-    "between them, and not as gaps; "
-)
 
 
 def _repairs(gate: str) -> Callable[[Collection[str]], str]:

@@ -128,8 +128,8 @@ def remedies(checks: tuple[Check, ...], on: Collection[str] = ("groups",)) -> tu
     for check in checks:
         if check.outcome is Outcome.FAILED and check.measured is not None and check.kind and check.kind.remedy:
             about = {*on, "times"} if TIMES in check.columns else set(on)
-            order = [key.removeprefix("gaps of ") for key in on if key.startswith("gaps of ")]
-            about |= {"gaps"} if any(name in column for name in order for column in check.columns) else set()
+            rows = tuple(f"{key.removeprefix('gaps of ')} (row " for key in on if key.startswith("gaps of "))
+            about |= {"gaps"} if any(column.startswith(rows) for column in check.columns) else set()
             found.setdefault(_of_wide_interval(check) + advice_of(check.kind, about), named(check))
     return tuple(f"{name}: {advice}" for advice, name in found.items())
 

@@ -35,7 +35,12 @@ from anonpipe.evaluate.risk._measure import (
     WholeGroups,
     effective_dimension,
 )
-from anonpipe.evaluate.risk._membership import columns_for_membership, membership_from_moments, rows_for_membership
+from anonpipe.evaluate.risk._membership import (
+    columns_for_membership,
+    membership_from_moments,
+    normal_scores,
+    rows_for_membership,
+)
 from anonpipe.evaluate.risk._nearest import Nearest, RankLinkage, Whitened, merge_nearest, near_order, nearest
 from anonpipe.evaluate.risk._probabilistic import fewest_alike, link_by
 from anonpipe.evaluate.risk._scenario import KeyMatches, ScenarioRisk, Tolerances, around, key_matches, reaches
@@ -71,6 +76,6 @@ __all__ = [
     "ScenarioRisk", "StratumGuesses", "Tolerances", "Whitened", "WholeGroups", "around", "assigned_cells",
     "candidates", "columns_for_membership",
     "drawn_cells", "effective_dimension", "fewest_alike", "guess_nearest", "joined", "joined_units", "key_matches",
-    "least_shown", "link_by", "membership_from_moments", "merge_nearest", "near_order", "nearest", "outermost",
-    "reaches", "rows_for_membership", "rows_of",
+    "least_shown", "link_by", "membership_from_moments", "merge_nearest", "near_order", "nearest", "normal_scores",
+    "outermost", "reaches", "rows_for_membership", "rows_of",
 ]  # fmt: skip

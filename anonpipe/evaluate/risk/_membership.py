@@ -218,7 +218,7 @@ def traced_membership(task: InferenceTask, *, of: int | None = None) -> Measurem
     for at in (at for at in range(cells[0].shape[1]) if at not in task.categories):
         known = np.sort(cells[0][~np.isnan(cells[0][:, at]), at])
         for table in cells:
-            table[:, at] = _normal_scores(table[:, at], known)
+            table[:, at] = normal_scores(table[:, at], known)
     coding = Coding.of(cells[0], np.concatenate(cells[1:]), task.categories)
     whole = [np.column_stack(coding.each(table)) for table in cells]
     centre, covariance = whole[0].mean(axis=0), np.atleast_2d(np.cov(whole[0].T))
@@ -240,7 +240,7 @@ def traced_membership(task: InferenceTask, *, of: int | None = None) -> Measurem
     return _distinguished(_TRACED, area, task.members, task.controls, of, note)
 
 
-def _normal_scores(values: FloatArray, known: FloatArray) -> FloatArray:
+def normal_scores(values: FloatArray, known: FloatArray) -> FloatArray:
     """Normal quantiles of the values' ranks among sorted ones; null stays null."""
     ranks = 0.5 * (np.searchsorted(known, values, side="left") + np.searchsorted(known, values, side="right"))
     shares = np.clip((ranks + 0.5) / (len(known) + 1), 0.5 / (len(known) + 1), 1.0 - 0.5 / (len(known) + 1))
