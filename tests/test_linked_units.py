@@ -25,6 +25,7 @@ from anonpipe.pipeline.tasks.write import compared_names
 from anonpipe.pipeline.units import fold
 from anonpipe.source import open_source
 from anonpipe.storage import release
+from anonpipe.verify.catalogue import held
 from tests import small
 
 pytestmark = pytest.mark.secret("9f3c17a2b85de06441c7f29e8ab350d6" * 2)
@@ -184,7 +185,8 @@ def test_rows_that_differ_from_the_records_are_refused(tmp_path, outcome, damage
     parts = [FIRST, "early", FIRST, "early", "early"]
     records = pa.table({PART: parts, "born": [1, 2, 3, 4, 5], "t": [1, 5, 2, 7, 3], "level": [1.0, 2, 3, 4, 5]})
     made = unfold.Linked(
-        np.array([0, 1, 2, 4, 3]), np.array([0, 0, 2, 2, 2]), np.array([0, 0, 1, 1, 1]), pa.array([1, 5, 2, 3, 7])
+        *(np.array(each) for each in ([0, 1, 2, 4, 3], [0, 0, 2, 2, 2], [0, 0, 1, 1, 1])),
+        {"t": pa.array([1, 5, 2, 3, 7])},
     )
     schema = pa.schema([("person", pa.int64()), ("born", pa.int64()), ("t", pa.int64()), ("level", pa.float64())])
     told = SimpleNamespace(layout=layout, compared=("level",))
@@ -289,7 +291,7 @@ def test_every_record_is_in_one_unit(seed, monkeypatch):
     firsts = np.flatnonzero(records.column(ROW).to_numpy() == 1)
     assert sorted(made.record[begins]) == firsts.tolist() and (made.first == made.record[begins][made.unit]).all()
     later = np.diff(made.unit, prepend=-1) == 0
-    assert (np.diff(made.order.to_numpy(), prepend=0)[later] >= 0).all()
+    assert (np.diff(made.moved["t"].to_numpy(), prepend=0)[later] >= 0).all()
 
 
 @pytest.mark.parametrize("regular", [True, False])
@@ -309,6 +311,122 @@ def test_order_keeps_gaps_where_regular_else_values(regular):
         assert (np.diff(found)[np.diff(unit) == 0] == 30.0).mean() > 0.9
     else:
         assert found.tolist() == [day for each in own for day in sorted(each)]
+
+
+# --- Rows that last, and do not overlap
+
+SPELLS = {
+    "begin": {"kind": "date", "bounds": ["2010-01-01", "2019-12-31"]},
+    "end": {"kind": "date", "bounds": [None, "2020-01-01"]},
+    "days": {"kind": "integer", "bounds": [1, None]},
+    "person": {"role": "unit"},
+    "born": {"kind": "integer", "level": "unit"},
+    "why": {"kind": "categorical"},
+}
+
+
+def spells(persons=600, seed=3):
+    """Jobs of persons, each after the one before; those at the closing date have no end."""
+    rng, first, rows = np.random.default_rng(seed), np.datetime64("2010-01-01"), []
+    for person in range(persons):
+        born, day = rng.integers(1950, 1990), int(rng.exponential(300))
+        while day < 3_652:
+            days = 1 + int(rng.lognormal(5.5, 1.2))
+            over = day + days > 3_652
+            why = None if over else rng.choice(["quit", "dismissed", "other"], p=[0.6, 0.3, 0.1])
+            end = None if over else first + day + days
+            rows.append((first + day, end, None if over else days, f"{small.CANARY} {person:04}", born, why))
+            if over or rng.random() < 0.25:
+                break
+            day += days + (0 if rng.random() < 0.4 else int(rng.exponential(120)))
+    table = pd.DataFrame(rows, columns=list(SPELLS)).astype({"begin": "datetime64[ms]", "end": "datetime64[ms]"})
+    return table.astype({"days": "Int64"}).sample(frac=1, random_state=seed, ignore_index=True)
+
+
+def of_spells(folder, table, **changes):
+    given = {"columns": SPELLS, "rules": ["end = begin + days"], "release": WHOLE | {"order": "begin"}} | changes
+    return whole(folder, table, **given)
+
+
+def test_spells_are_released_without_overlap(tmp_path):
+    table = spells()
+    job = of_spells(tmp_path, table)
+    done = small.run(job)
+    made = small.released(job).to_pandas()
+    assert list(made) == list(table) and len(made) == pytest.approx(len(table), rel=0.03)
+    by = made.groupby("person", sort=False)
+    since = (by["begin"].shift(-1) - made["end"]).dropna().dt.days
+    assert (since >= 0).all() and ((made["end"] - made["begin"]).dropna().dt.days >= 0).all()
+    ordered = table.sort_values(["person", "begin"])
+    before = (ordered.groupby("person")["begin"].shift(-1) - ordered["end"]).dropna().dt.days
+    assert abs((since == 0).mean() - (before == 0).mean()) < 0.06 and 0.6 < since.mean() / before.mean() < 1.6
+    last = by["begin"].shift(-1).isna()
+    assert made["end"].isna()[~last].mean() < 0.01 < 0.1 < made["end"].isna()[last].mean()
+    assert ((made["end"] - made["begin"]).dt.days.dropna() == made["days"].dropna()).all()
+    assert made["end"].max() <= pd.Timestamp("2020-01-01") and made["days"].isna().eq(made["end"].isna()).all()
+    (order,) = (check for check in done.verdict.checks if check.key == "units.order")
+    assert order.outcome == "passed" and order.measured > 0
+
+
+def test_gaps_of_spells_are_from_the_end_before(tmp_path):
+    table = spells(80)
+    _, source, told = fold(of_spells(tmp_path, table), open_source(str(tmp_path / "data.parquet")), tmp_path / "side")
+    made = pq.read_table(source.units[0].path).to_pandas().sort_values(["person", ROW], ignore_index=True)
+    assert (told.layout.end, told.layout.length) == ("end", "days") and "none of which overlap" in told.form
+    for person, rows in table.groupby("person"):
+        rows = rows.sort_values("begin", ignore_index=True)
+        gaps = [(rows["begin"][at] - rows["end"][at - 1]).days for at in range(1, len(rows))]
+        assert (
+            made.loc[made["person"] == person, "begin (gap)"].tolist()[1:] == gaps[: sum(made["person"] == person) - 1]
+        )
+    table.loc[table["end"].idxmin(), "end"] = pd.NaT  # without an end, and a row after it: no spells
+    table["days"] = table["days"].where(table["end"].notna())
+    with pytest.raises(JobError, match="ties 'begin' to columns"):
+        linked_job(of_spells(tmp_path / "x", table), replace(told.layout, end=None))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_spells_lie_between_first_begin_and_last_end(seed):
+    rng = np.random.default_rng(seed)
+    rows = rng.integers(1, 6, 60)
+    starts, unit = np.cumsum(rows) - rows, np.repeat(np.arange(60), rows)
+    own, gap = rng.integers(0, 500, len(unit)) + 0.0, rng.integers(0, 80, len(unit)) + 0.0
+    length = np.where(rng.random(len(unit)) < 0.1, np.nan, rng.integers(0, 300, len(unit)))
+    latest = None if seed % 2 else 600.0
+    begin, size = unfold._in_order(own, gap, starts, unit, length, latest)
+    last = min(np.nanmax(own + np.nan_to_num(length)), latest or np.inf)
+    for which in range(60):
+        at = np.flatnonzero(unit == which)
+        lengths, gaps = np.nan_to_num(length[at]), np.append(0.0, gap[at[1:]])
+        span, to_begin = (gaps + lengths).sum(), (gaps + lengths).sum() - lengths[-1]
+        factor = min(1.0, (last - own.min()) / max(span, 1), (own.max() - own.min()) / max(to_begin, 1))
+        day = max(own.min(), np.floor(min(own[at[0]], last - factor * span, own.max() - factor * to_begin)))
+        for place, row in enumerate(at):
+            day += np.floor(factor * gaps[place])
+            assert begin[row] == min(day, own.max()) and np.isnan(size[row]) == np.isnan(length[row])
+            day += np.floor(factor * lengths[place])
+            assert np.nan_to_num(size[row]) == np.floor(factor * lengths[place]) and begin[row] + lengths[place] >= day
+        assert own.min() <= begin[at[0]] and begin[at[-1]] + np.nan_to_num(size[at[-1]]) <= last
+
+
+def test_an_order_that_links_move_far_breaks_a_gate():
+    for far, outcome in ((0.2, "failed"), (0.05, "passed")):
+        results = [{"order_moved": far, "rows": 3, "units": 900}, {"order_moved": far / 2, "rows": 1, "units": 300}]
+        staging = SimpleNamespace(results=lambda _, found=results: SimpleNamespace(read_all=lambda files: found))
+        work = SimpleNamespace(folded=SimpleNamespace(layout=SimpleNamespace(linked=True)), staging=staging)
+        off = unfold.order_off(work, SimpleNamespace(files=2))
+        assert off[0] == pytest.approx(0.875 * far) and held("units.order", *off).outcome == outcome
+    assert unfold.order_off(SimpleNamespace(folded=None), None) is None
+
+
+def test_rules_on_lengths_and_ends_are_refused(tmp_path):
+    table = spells(80)
+    _, _, told = fold(of_spells(tmp_path, table), open_source(str(tmp_path / "data.parquet")), tmp_path / "side")
+    for rule, name in (("if days > 900 then why == 'quit'", "days"), ("if why is null then end is null", "end")):
+        with pytest.raises(JobError, match=f"ties '{name}'"):
+            linked_job(of_spells(tmp_path / name, table, rules=["end = begin + days", rule]), told.layout)
+    rules = ["end = begin + days", "if why is null then days is null"]
+    assert linked_job(of_spells(tmp_path / "n", table, rules=rules), told.layout).rules == tuple(rules)
 
 
 REFUSED = {

@@ -772,6 +772,19 @@ def test_a_refusal_says_why_rows_are_not_linked(tmp_path):
             run(whole(tmp_path / run.__name__, panel(600, numbers=(8,)), **job))
 
 
+def test_rows_with_many_categories_side_by_side_are_linked(tmp_path, monkeypatch):
+    table = panel(600, numbers=(4,)).assign(code=lambda rows: rows["wage"].rank(method="first").astype(int) % 12)
+    given = {"columns": {name: COLUMNS.get(name, {"kind": "categorical"}) for name in table if name != "note"}}
+    given |= {"rules": [], "gates": {"membership_auc": None}}
+    monkeypatch.setattr(units, "MOST_DUMMIES", 80)
+    assert folded(tmp_path / "wide", table.drop(columns="note"), **given)[2].layout.linked is False
+    monkeypatch.setattr(units, "MOST_DUMMIES", 50)
+    told = folded(tmp_path / "linked", table.drop(columns="note"), **given)[2]
+    assert told.layout.linked and "linked rows, as side by side they have too many columns" in told.form
+    with pytest.raises(JobError, match=r"about \d+ feature columns, more than 50; linked rows .* ties 'year'"):
+        folded(tmp_path / "neither", table.drop(columns="note"), **given | {"rules": ["year <= until"]})
+
+
 def uncommented(text, *lines):
     """A proposal with units that come out whole."""
     for line in ("release:", "  unit: pseudonym", *lines):

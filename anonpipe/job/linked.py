@@ -73,6 +73,17 @@ def linked_job(job: Job, layout: UnitLayout) -> Job:
     return parse_job(content)
 
 
+def end_and_length(job: Job, of_row: Collection[str]) -> tuple[str, str] | None:
+    """The columns in which rows end and of their lengths, where a rule says that an end is order plus length."""
+    order = str(job.release.order)
+    for rule in job.parsed_rules if order in job.columns and whole_gaps(job, order) else ():
+        length = next((name for name, _ in rule.terms if name != order), order)
+        whole = {length, rule.target} <= set(of_row) and job.columns[length].kind is Kind.INTEGER
+        if rule.kind == "linear" and whole and dict(rule.terms) == {order: 1.0, length: 1.0} and not rule.constant:
+            return rule.target, length
+    return None
+
+
 def whole_gaps(job: Job, order: str) -> bool:
     """Whether differences of the column that orders rows are whole numbers (days of dates)."""
     column = job.columns[order]
@@ -94,7 +105,7 @@ def check_linked_width(job: Job, averaged: Collection[str], units: int) -> None:
 
 def _check_linked(job: Job, layout: UnitLayout) -> None:
     """Refuse what holds for single records, and not for rows that are linked after the mask."""
-    why = "rows of units this long are masked one by one, each with the row before, and then linked"
+    why = "rows are masked one by one, each with the row before, and then linked into units"
     roles = [name for name, column in job.released.items() if column.role not in (Role.MASKED, Role.DERIVED)]
     for what, there in (
         (f"role {job.columns[roles[0]].role.value}" if roles else "", roles),
@@ -104,7 +115,12 @@ def _check_linked(job: Job, layout: UnitLayout) -> None:
         if there:
             raise JobError(f"release.unit: pseudonym does not go with {what} here: {why}; leave that out")
     for rule in job.parsed_rules:
-        moved = {name for name in rule.names if name in layout.of_unit or name == layout.order}
+        if layout.end and set(rule.names) == {layout.order, layout.length, layout.end}:
+            continue  # which are computed together after the link
+        tests = (*rule.when, *rule.then)
+        of_nulls = bool(tests) and all("null" in each.operator for each in tests if each.column == layout.length)
+        placed = {layout.order, layout.end} if of_nulls else {layout.order, layout.end, layout.length}
+        moved = {name for name in rule.names if name in placed.union(layout.of_unit)}
         if moved and len(set(rule.names)) > 1 and not set(rule.names) <= set(layout.of_unit):
             raise JobError(
                 f"rule {rule.text!r} ties {min(moved)!r} to columns that come of other records: {why}; leave the rule "

@@ -37,6 +37,8 @@ class UnitLayout:
     # Whether each row lies at a masked share of the way from the order's lower bound to the next row, or to the upper
     # bound, and not at a masked gap after the row before
     by_shares: bool = False
+    end: str | None = None  # Of linked rows that do not overlap: the column in which a row ends
+    length: str = ""  # And that of its length
 
     @property
     def most(self) -> int:

@@ -25,7 +25,7 @@ from anonpipe.columns import Kind, Role
 from anonpipe.encoding.columns import LARGEST
 from anonpipe.encoding.identifiers import UnitColumn, doubled, keyed_values
 from anonpipe.encoding.row_hash import identifier_lanes, keyed_rows, row_lanes, value_words
-from anonpipe.encoding.scan import TotalLine
+from anonpipe.encoding.scan import MOST_DUMMIES, TotalLine
 from anonpipe.encoding.tracers import Tracer
 from anonpipe.encoding.values import numbers, plain
 from anonpipe.errors import InputError, JobError, plural
@@ -202,6 +202,7 @@ class _Facts:
     times: _Times | None  # None where there are none, or many
     present: Mapping[str, IntArray]  # Of columns that differ within units: the units with a value in each row
     sequences: FloatArray  # Values of a masked order in the rows of some units, infinite after the last, (n, most)
+    spells: tuple[str, str] | None  # End and length of rows that begin, in each unit, once the row before has ended
 
     @classmethod
     def of(cls, job: Job, paths: Sequence[Path], key: bytes, names: Sequence[str]) -> _Facts:
@@ -213,6 +214,7 @@ class _Facts:
         coded = [name for name in names if job.columns[name].kind.coded and job.columns[name].kind is not Kind.ORDINAL]
         counts: dict[str, list[pa.Table]] = {name: [] for name in coded}
         present = dict.fromkeys(of_row, np.zeros(0, dtype=np.int64))
+        spells = linked.end_and_length(job, of_row)
         for path in paths:
             bucket = _Bucket.read(job, path, key)
             sizes = added(sizes, np.bincount(bucket.sizes))
@@ -220,6 +222,7 @@ class _Facts:
             if ordered and not len(sequences):
                 sequences = bucket.first(_SIMULATED).sequences(str(order), int(bucket.sizes.max()))
             found += np.array([bucket.differing_and_nulls(name) for name in names]).reshape(-1, 2)
+            spells = None if spells is None or bucket.overlap(str(order), spells[0]) else spells
             place = places(bucket.sizes)[1]
             for name in of_row:
                 there = bucket.rows.column(name).is_valid().to_numpy(zero_copy_only=False)
@@ -232,7 +235,7 @@ class _Facts:
         binary = [name for name in of_row if job.columns[name].kind is Kind.BINARY]
         ones = {name: one for name in binary if (one := pc.max(summed[name]["value"]).as_py()) is not None}
         by_name = {name: (int(a), int(b)) for name, (a, b) in zip(names, found, strict=True)}
-        return cls(sizes, by_name, shares, ones, times, present, sequences)
+        return cls(sizes, by_name, shares, ones, times, present, sequences, spells)
 
     def empty(self, job: Job, most: int) -> tuple[str, ...]:
         """Columns side by side in which fewer than 2 k units have a value, or none where conditions name them."""
@@ -384,6 +387,13 @@ class _Bucket:
         found[unit[early], place[early]] = numbers(self.rows.column(order))[early]
         return found
 
+    def overlap(self, begin: str, end: str) -> bool:
+        """Whether rows end before they begin, or begin before the row above of the unit has ended, if it has an end."""
+        begins, ends = (np.floor(numbers(self.rows.column(name))) for name in (begin, end))
+        later = np.ones(len(begins), dtype=np.bool_)
+        later[self.starts] = False
+        return bool((ends < begins).any() or (~(begins[1:] >= ends[:-1]) & later[1:]).any())
+
     def times(self, order: str) -> _Times | None:
         """Values of the order that units have; None where these are many, or none that can be counted."""
         values = plain(self.rows.column(order)).unique()
@@ -425,7 +435,9 @@ class _Bucket:
         columns |= {name: self.rows.column(name).take(pa.array(at)) for name in layout.of_row}
         if layout.order in layout.of_row:
             whole, order = linked.whole_gaps(job, layout.order), numbers(self.rows.column(layout.order))[at]
-            gaps = np.diff(np.floor(order) if whole else order, prepend=0.0)
+            order = np.floor(order) if whole else order
+            since = order if layout.end is None else np.floor(numbers(self.rows.column(layout.end)))[at]
+            gaps = np.where(first, 0.0, order - np.append(0.0, since[:-1]))
             columns[linked.gap_name(layout.order)] = pa.array(gaps.astype(np.int64) if whole else gaps, mask=first)
         for name in linked.masked_rows(job, layout):
             columns[linked.before_name(name)] = self.rows.column(name).take(before)
@@ -653,17 +665,19 @@ class _Form:
     table: _Timetable | None
     job: Job
     expected: float  # Chance that the moments tell a member
+    dummies: int  # Feature columns of its categories, about
 
     def within(self, limit: float | None) -> bool:
-        """Whether it is within a limit, if there is one."""
-        return limit is None or self.expected <= limit - _MARGIN
+        """Whether it can be masked, and is within a limit, if there is one."""
+        return self.dummies <= MOST_DUMMIES and (limit is None or self.expected <= limit - _MARGIN)
 
     @classmethod
     def of(cls, job: Job, facts: _Facts, layout: UnitLayout, table: _Timetable | None) -> _Form:
         """A form, with the chance in the strata that are masked by themselves."""
         number = _released_number(np.arange(len(facts.sizes)), layout.numbers)
         if layout.linked:
-            name, made, units = "linked rows", linked.linked_job(job, layout), np.zeros(0, dtype=np.int64)
+            name = "linked rows" + ", none of which overlap" * (layout.end is not None)
+            made, units = linked.linked_job(job, layout), np.zeros(0, dtype=np.int64)
             rows = _effective_rows(facts.sizes, _rows_in_strata(facts.sizes, layout.most), job)
         else:
             name = "rows side by side" + ", their times as one category" * layout.timed
@@ -672,19 +686,22 @@ class _Form:
             units = np.array([sizes[number == each].sum() for each in layout.numbers])
             rows = int((units.sum() if table is None else table.units.sum()) * (1.0 - job.measure.held_out))
         own = {ROWS: units / max(1, units.sum())} | ({} if table is None else {TIMES: table.units / table.units.sum()})
-        dimension = _dimension(made, layout, facts, own)
+        dimension, dummies = _dimension(made, layout, facts, own)
         expected = 0.5 if dimension.columns < 1 else membership_from_moments(max(2, rows), dimension)
-        return cls(name, layout, table, made, expected)
+        return cls(name, layout, table, made, expected, dummies)
 
 
-def _dimension(made: Job, layout: UnitLayout, facts: _Facts, own: Mapping[str, FloatArray]) -> EffectiveDimension:
-    """The effective number of masked columns of a form; `own`: shares of categories that only it has."""
+def _dimension(
+    made: Job, layout: UnitLayout, facts: _Facts, own: Mapping[str, FloatArray]
+) -> tuple[EffectiveDimension, int]:
+    """The effective number of masked columns of a form, and dummies; `own`: shares of categories that only it has."""
     every = 1.0 - np.cumsum([0.0, *own[ROWS][:-1]])  # Units that have each number of rows, or more
     base = {linked.before_name(name): (name, 1.0) for name in layout.of_row}
     for name in (*layout.of_unit, *layout.of_row):
         for at, side in enumerate(layout.every_name(name), start=1):
             base[side] = name, 1.0 if layout.linked else float(every[np.searchsorted(layout.numbers, at)])
     rows, numbers, attributes = int(facts.sizes @ np.arange(len(facts.sizes))), 0, []
+    dummies, records = 0, rows if layout.linked else int(facts.sizes.sum())
     for name, column in made.columns.items():
         if not column.encoded:
             continue
@@ -692,10 +709,11 @@ def _dimension(made: Job, layout: UnitLayout, facts: _Facts, own: Mapping[str, F
         shares, nulls = {**own, **facts.shares}.get(given), facts.by_name.get(given, (0, 0))[1] / max(1, rows)
         if shares is not None and column.kind.coded:
             attributes.append(shares)
+            dummies += int(np.count_nonzero(shares * there * records >= made.k))
             continue
         numbers += 1
         attributes += [np.array([1.0 - there * (1.0 - nulls), there * (1.0 - nulls)])] * (nulls > 0)
-    return effective_dimension(numbers, attributes)
+    return effective_dimension(numbers, attributes), dummies
 
 
 def _forms(job: Job, facts: _Facts, averaged: tuple[str, ...]) -> Iterator[_Form]:
@@ -704,7 +722,21 @@ def _forms(job: Job, facts: _Facts, averaged: tuple[str, ...]) -> Iterator[_Form
     units, most = int(facts.sizes.sum()), len(facts.sizes) - 1
     complete = tuple(name for name in of_row if not facts.by_name[name][1])
     columns = str(job.unit_column), job.release.order, of_unit, of_row
-    if wide := fits_side_by_side(job, most, units):
+    able = job.mask is not None and MASKERS[job.mask.method].grouped  # others count rows, not units
+    ends = facts.spells or (None, "")
+
+    def of_linked_rows() -> _Form:
+        linked.check_linked_width(job, averaged, units)
+        layout = UnitLayout(*columns, _numbers(job, facts.sizes, True), complete, True, averaged)
+        return _Form.of(job, facts, replace(layout, end=ends[0], length=ends[1]), None)
+
+    wide = fits_side_by_side(job, most, units)
+    last = able or not wide
+    if able and facts.spells:  # side by side sums of gaps and lengths lead beyond the last end
+        with contextlib.suppress(JobError):
+            yield of_linked_rows()
+            last = False
+    if wide:
         known = _numbers(job, facts.sizes)
         if facts.times and (table := _timetable(job, facts.times, known)):
             layout = UnitLayout(*columns, table.numbers, complete, timed=True)
@@ -712,11 +744,8 @@ def _forms(job: Job, facts: _Facts, averaged: tuple[str, ...]) -> Iterator[_Form
         layout = UnitLayout(*columns, known, complete, empty=facts.empty(job, known[-1]))
         by_shares = bool(len(facts.sequences)) and _prefers_shares(job, facts.sequences, known)
         yield _Form.of(job, facts, replace(layout, by_shares=by_shares), None)
-    if wide and not (job.mask and MASKERS[job.mask.method].grouped):  # others count rows, not units
-        return
-    linked.check_linked_width(job, averaged, units)
-    layout = UnitLayout(*columns, _numbers(job, facts.sizes, True), complete, True, averaged)
-    yield _Form.of(job, facts, layout, None)
+    if last:
+        yield of_linked_rows()
 
 
 def _chosen(job: Job, facts: _Facts, forms: Iterator[_Form]) -> tuple[_Form, str]:
@@ -731,12 +760,18 @@ def _chosen(job: Job, facts: _Facts, forms: Iterator[_Form]) -> tuple[_Form, str
             if form.within(limit):
                 break
         else:
-            form = tried[0]
+            form = next((each for each in tried if each.within(None)), tried[0])
     except JobError as error:  # rows that cannot be linked are the last form
         if not tried:
             raise
         form, others = tried[0], f"; linked rows are not possible: {error}"
-    cause = ", as side by side they have too many columns" * tried[0].layout.linked
+        if not form.within(None):
+            raise JobError(
+                f"categories side by side make about {form.dummies} feature columns, more than {MOST_DUMMIES}{others}; "
+                "or join categories, or drop columns that have many"
+            ) from None
+    cause = ", as side by side they have too many columns"
+    cause *= form.layout.linked and form.layout.end is None and not (len(tried) > 1 and tried[0].within(None))
     others = "".join(f"; {each.name}: {each.expected:.3f}" for each in tried if each is not form) + others
     why = f", with an expected AUC of membership of {form.expected:.3f} (limit {limit:g}{others})" if limit else ""
     why += "" if form.within(limit) else _of_fewer_rows(job, facts, form.layout, limit)

@@ -500,6 +500,9 @@ _FIXED = (
     CheckKind("units.rows", "rows of a unit, largest difference of shares of units with at most so many", _FILES,
         Audience.SEVERAL, unit="share", mandatory=True, remedy="add units, or release rows without release.unit: "
         "pseudonym"),
+    CheckKind("units.order", "order of linked rows, largest difference of shares of rows up to a value", _FILES,
+        Audience.SEVERAL, unit="share", mandatory=True, remedy="add units, leave release.order out, or release "
+        "rows without release.unit: pseudonym"),
     CheckKind("weights.sums", "sums of survey weights, in all, by stratum and by calibrated column, furthest one",
         _FILES, Audience.SEVERAL, unit="standard errors", mandatory=True, remedy="calibrate by fewer columns, or join "
         "their rare categories"),

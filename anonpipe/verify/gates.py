@@ -190,6 +190,7 @@ class Evidence:
     moved: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     # Largest difference of the shares of units with at most so many rows, and its limit; None without whole units
     lengths_off: tuple[float, float] | None = None
+    order_off: tuple[float, float] | None = None  # The same of the order of linked rows
     weights_off: float | None = None  # Of sums of survey weights, in standard errors of a sum; None without weights
     rounded: Rounded | None = None  # None where counts are kept
     unpreserved_moments: tuple[str, ...] = ()  # Columns whose mean is known not to be the original's
@@ -242,6 +243,7 @@ def _counts(evidence: Evidence, k: int, limits: Limits) -> list[Check]:
         held("values.beyond", evidence.beyond_limits, 0, about=files),
         *([] if evidence.rules_broken is None else [held("rules.broken", evidence.rules_broken, 0, about=files)]),
         *([] if evidence.lengths_off is None else [held("units.rows", *evidence.lengths_off, about=files)]),
+        *([] if evidence.order_off is None else [held("units.order", *evidence.order_off, about=files)]),
         *([] if evidence.weights_off is None else [held("weights.sums", evidence.weights_off, SUMS_OFF, about=files)]),
     ]
 

@@ -52,12 +52,13 @@ class SampledTables:
 def sampled_tables(work: Work, fitted: Fitted, cut: Cut) -> SampledTables | None:
     """The paired sample as tables; None where neither utility nor risk was asked for, or there are probabilities only.
 
-    Columns in whose place probabilities are released are in neither table, nor those that a written one repeats.
+    Columns in whose place probabilities are released are in neither table, nor those that a written one repeats, nor
+    the ends of linked rows, which follow from the link (`units.order`).
     """
     if not samples.wanted_rows(fitted.job, cut.rows):
         return None
     every = zip(fitted.cells.names, fitted.cells.columns, strict=True)
-    gone = {*fitted.job.as_probabilities, *fitted.job.repeated}
+    gone = {*fitted.job.as_probabilities, *fitted.job.repeated, work.folded and work.folded.layout.end}
     kinds = {name: column.kind for name, column in every if name not in gone}
     if not kinds:
         return None

@@ -26,7 +26,7 @@ from anonpipe.pipeline.procedure.group_steps import TableGroups
 from anonpipe.pipeline.resolve import Warnings, columns_without_sums
 from anonpipe.pipeline.tasks.decode import FACTORS, counted_groups, key_units, split_units
 from anonpipe.pipeline.tasks.passes import PassTask, last_learnt, learnt_groups, stage_name
-from anonpipe.pipeline.tasks.unfold import disordered_rows, lengths_off
+from anonpipe.pipeline.tasks.unfold import disordered_rows, lengths_off, order_off
 from anonpipe.pipeline.tasks.write import combinations, compared_names, handed_on
 from anonpipe.types import FloatArray, IntArray
 from anonpipe.verify.expectations import KeptGroups, StagingCheck, Target
@@ -79,6 +79,7 @@ def evidence(work: Work, fitted: Fitted, cut: Cut) -> Evidence:
         rules_broken=broken,
         moved=_moved(fitted, decoded) if job.rules else {},
         lengths_off=lengths_off(work, cut),
+        order_off=order_off(work, cut),
         weights_off=_weights_off(work, fitted, written),
         view=fitted.view,
         feature_columns=_feature_columns(fitted),

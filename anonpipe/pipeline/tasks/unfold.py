@@ -112,20 +112,33 @@ def verified_units(folded: Folded, path: Path, records: pa.Table, units: Linked,
     layout, table = folded.layout, pq.read_table(path).unify_dictionaries().combine_chunks()
     unit, first = table.column(layout.unit).to_numpy() - before - 1, np.diff(units.unit, prepend=-1) != 0
     begins = pc.equal(records.column(PART), FIRST).to_numpy()
-    known = {name: units.record for name in layout.of_row if name != layout.order}
+    known = {name: units.record for name in layout.of_row if name not in units.moved}
     known |= dict.fromkeys(layout.of_unit, units.first)
     same = (_same(table.column(n), records.column(n).take(pa.array(of)).combine_chunks()) for n, of in known.items())
     held = (
         np.array_equal(unit, units.unit),
         np.array_equal(np.sort(units.record), np.arange(len(records))),
         np.array_equal(np.sort(units.record[first]), np.flatnonzero(begins)),
-        layout.order not in layout.of_row or (np.diff(numbers_of(table, layout.order))[~first[1:]] >= 0).all(),
+        all(_same(table.column(name), values) for name, values in units.moved.items()),
+        layout.order not in layout.of_row or _in_sequence(table, layout, ~first[1:]),
     )
     if not all(held) or not all(same):
         raise EngineError(_DIFFERS)
     sums = row_sums([numbers_of(table, name) for name in folded.compared], first)
-    sizes = np.bincount(np.bincount(unit))
-    return {"rows": len(table), "units": int(first.sum()), "sizes": sizes, "sums": sums, "disordered": 0}
+    pairs = [(numbers_of(records, name), numbers_of(table, name)) for name in units.moved]
+    far = max((ks_distance(*(side[~np.isnan(side)] for side in pair)) for pair in pairs), default=0.0)
+    found = {"sizes": np.bincount(np.bincount(unit)), "sums": sums, "disordered": 0, "order_moved": far}
+    return {"rows": len(table), "units": int(first.sum()), **found}
+
+
+def _in_sequence(table: pa.Table, layout: UnitLayout, later: BoolArray) -> bool:
+    """Whether no row begins before the one above of its unit, or before that has ended."""
+    begin = numbers_of(table, str(layout.order))
+    if layout.end is None:
+        return bool((np.diff(begin)[later] >= 0).all())
+    end, length = numbers_of(table, layout.end), numbers_of(table, layout.length)
+    after = np.fmax(begin, end)[:-1]
+    return bool((begin[1:] >= after)[later].all()) and np.array_equal(begin + length, end, equal_nan=True)
 
 
 def _verified(folded: Folded, path: Path, records: Path, before: int) -> dict[str, Any]:
@@ -192,7 +205,8 @@ def disordered_rows(work: Work, cut: Cut) -> int:
     return sum(result["disordered"] for result in done)
 
 
-# The limit of the difference of rows a unit, and the quantile of that of two samples (Kolmogorov & Smirnov, 99.9 %)
+# The limit of differences of rows a unit, and of their order, and the quantile of those of two samples (Kolmogorov &
+# Smirnov, 99.9 %)
 _LENGTHS, _CHANCE = 0.05, 1.95
 
 
@@ -206,6 +220,15 @@ def lengths_off(work: Work, cut: Cut) -> tuple[float, float] | None:
     before, after = (np.cumsum(np.pad(side, (0, most - len(side)))) / side.sum() for side in (sizes, released))
     chance = _CHANCE * np.sqrt(1.0 / sizes.sum() + 1.0 / released.sum())
     return float(np.abs(after - before).max()), float(_LENGTHS + chance)
+
+
+def order_off(work: Work, cut: Cut) -> tuple[float, float] | None:
+    """How far links move the order, ends and lengths of rows at most (Smirnov), and the limit; None without links."""
+    if work.folded is None or not work.folded.layout.linked:
+        return None
+    results = work.staging.results("unfold").read_all(cut.files)
+    moved, rows, units = (np.array([each[key] for each in results]) for key in ("order_moved", "rows", "units"))
+    return float(np.average(moved, weights=rows)), float(_LENGTHS + _CHANCE * np.sqrt(2.0 / units.sum()))
 
 
 def manifest_of_rows(work: Work, fitted: Fitted, cut: Cut, manifest: dict[str, Any]) -> dict[str, Any]:
@@ -300,7 +323,7 @@ class Linked:
     record: IntArray
     first: IntArray
     unit: IntArray
-    order: pa.Array | None  # The column that orders rows
+    moved: Mapping[str, pa.Array]  # Columns that follow from the link: the one that orders rows, ends and lengths
 
     def to_rows(self, records: pa.Table, layout: UnitLayout, schema: pa.Schema, before: int) -> pa.Table:
         """The rows of units, which are numbered on from `before`."""
@@ -308,8 +331,8 @@ class Linked:
         for name in schema.names:
             if name == layout.unit:
                 columns.append(pa.array(before + self.unit + 1))
-            elif name == layout.order and self.order is not None:
-                columns.append(self.order)
+            elif name in self.moved:
+                columns.append(self.moved[name])
             else:
                 source = self.first if name in layout.of_unit else self.record
                 columns.append(records.column(name).take(pa.array(source)))
@@ -327,16 +350,27 @@ def linked(records: pa.Table, fitted: Fitted, layout: UnitLayout) -> Linked:
     for at in range(buckets):
         rows = np.flatnonzero(bucket == at)
         unit, place = _units_of(records.take(pa.array(rows)), fitted.job, layout)
+        if layout.end is not None:  # rows without an end come last
+            place += layout.most * ((place > 0) & np.isnan(numbers_of(records, layout.end)[rows]))
         sequence = np.lexsort((place, unit))
         parts.append(np.stack([rows[sequence], unit[sequence] + units]))
         units += int(unit.max()) + 1
     record, unit = np.concatenate(parts, axis=1)
-    starts, order = np.flatnonzero(np.diff(unit, prepend=-1)), None
+    starts, moved = np.flatnonzero(np.diff(unit, prepend=-1)), {}
     if (name := layout.order) in layout.of_row:
-        grid = fitted.grid(name)
         own, gap = (numbers_of(records, each)[record] for each in (name, gap_name(name)))
-        order = from_numbers(grid.round(_order_of(own, gap, starts, unit)), fitted.schema.field(name), grid.step)
-    return Linked(record, record[starts][unit], unit, order)
+        if layout.end is None:
+            moved[name] = _order_of(own, gap, starts, unit)
+        else:
+            length = numbers_of(records, layout.length)[record]
+            latest = fitted.job.columns[layout.end].numeric_bounds[1]
+            moved[name], moved[layout.length] = _in_order(own, gap, starts, unit, length, latest)
+            moved[layout.end] = moved[name] + moved[layout.length]
+    made = {}
+    for each, values in moved.items():
+        grid = fitted.grid(each)
+        made[each] = from_numbers(grid.round(values), fitted.schema.field(each), grid.step)
+    return Linked(record, record[starts][unit], unit, made)
 
 
 def numbers_of(records: pa.Table, name: str) -> FloatArray:
@@ -353,20 +387,38 @@ def _order_of(own: FloatArray, gap: FloatArray, starts: IntArray, unit: IntArray
     def moved(order: FloatArray) -> float:
         return max(ks_distance(own, order), ks_distance(gaps, np.diff(order, prepend=0.0)[later]))
 
-    made = _in_order(own, gap, starts, unit)
+    made = _in_order(own, gap, starts, unit)[0]
     return min(own[np.lexsort((own, unit))], made, key=moved) if later.any() else made
 
 
-def _in_order(own: FloatArray, gap: FloatArray, starts: IntArray, unit: IntArray) -> FloatArray:
-    """The start of each unit and the gaps from there on; units that would end after all records begin earlier."""
-    # Where that does not suffice, all gaps of the unit are shorter by the same factor.
-    gap = np.nan_to_num(gap)
+def _in_order(
+    own: FloatArray,
+    gap: FloatArray,
+    starts: IntArray,
+    unit: IntArray,
+    length: FloatArray | None = None,
+    latest: float | None = None,
+) -> tuple[FloatArray, FloatArray]:
+    """The start of each unit, gaps and lengths from there on; units that would end after all records begin earlier.
+
+    Returns the order and the lengths of rows; without lengths gaps are between starts. No row ends after `latest`.
+    """
+    # Where that does not suffice, all gaps and lengths of the unit are shorter by the same factor.
+    size = np.zeros(len(own)) if length is None else np.nan_to_num(length)
+    gap, last, low = np.nan_to_num(gap), min((own + size).max(), np.inf if latest is None else latest), own.min()
     gap[starts] = 0.0
-    span, room = np.add.reduceat(gap, starts), own.max() - own.min()
-    gap *= np.divide(room, span, out=np.ones(len(span)), where=span > room)[unit]
-    total = np.cumsum(gap)
-    begin = np.minimum(own[starts], own.max() - np.minimum(span, room))
-    return np.asarray(np.minimum(begin[unit] + (total - total[starts][unit]), own.max()))
+    span = np.add.reduceat(gap + size, starts)
+    to_begin = span - size[np.append(starts[1:], len(own)) - 1]  # Of the last row
+    factor = np.ones(len(span))
+    for most, way in ((last, span), (own.max(), to_begin)):
+        factor = np.minimum(factor, np.divide(most - low, way, out=np.ones(len(way)), where=way > 0))
+    begin = np.minimum(own[starts], np.minimum(last - factor * span, own.max() - factor * to_begin))
+    gap, size = gap * factor[unit], size * factor[unit]
+    if length is not None:
+        begin, gap, size = np.maximum(low, np.floor(begin)), np.floor(gap), np.floor(size)
+    total = np.cumsum(gap + size) - size
+    made = np.minimum(begin[unit] + (total - total[starts][unit]), own.max())
+    return made, size if length is None else np.where(np.isnan(length), np.nan, size)
 
 
 def _units_of(records: pa.Table, job: Job, layout: UnitLayout) -> tuple[IntArray, IntArray]:
@@ -379,16 +431,18 @@ def _units_of(records: pa.Table, job: Job, layout: UnitLayout) -> tuple[IntArray
     from scipy.spatial.distance import cdist
 
     row, rows = (records.column(name).to_numpy() for name in (ROW, ROWS))
+    if layout.end is not None:
+        rows = np.where(np.isnan(numbers_of(records, layout.end)), 1, rows)
     begins = pc.equal(records.column(PART), FIRST).to_numpy()
     first, rest = np.flatnonzero(begins), np.flatnonzero(~begins)
     if not len(first):
         raise EngineError("no record of a bucket begins a unit; raise release.file_rows, and run again")
     rest = rest[np.argsort(row[rest], kind="stable")]
     upto = np.searchsorted(row[rest], np.arange(layout.most + 1), side="right")
-    sought, left, gap = _compared(records, job, layout)
+    sought, left, way = _compared(records, job, layout)
     state, width = sought[first], left.shape[1]
     state[:, :width] = left[first]
-    state[:, -1] += gap[first]
+    state[:, -1] += way[first]
     unit, place = np.zeros((2, len(row)), dtype=np.int64)
     unit[first], length = np.arange(len(first)), np.ones(len(first), dtype=np.int64)
     final = _FINAL * _final(records, job, layout)[:, None]
@@ -405,15 +459,17 @@ def _units_of(records: pa.Table, job: Job, layout: UnitLayout) -> tuple[IntArray
             taken = taken[linear_sum_assignment(cdist(*sides, "sqeuclidean"))[1]]
             unit[taken], place[taken] = units, length[units]
             state[units, :width] = left[taken]
-            state[units, -1] += gap[taken]
+            state[units, -1] += way[taken]
             length[units] += 1
         begin = end
     return unit, place
 
 
 def _final(records: pa.Table, job: Job, layout: UnitLayout) -> BoolArray:
-    """Records of a category that has a next row less than `_RARELY` as often as others, such as a death."""
+    """Records without an end, or of a category that has a next row less than `_RARELY` as often, such as a death."""
     found = np.zeros(len(records), dtype=np.bool_)
+    if layout.end is not None:
+        found |= np.isnan(numbers_of(records, layout.end))
     for name in (name for name in masked_rows(job, layout) if job.columns[name].kind.coded):
         column, before = (plain(records.column(each).combine_chunks()) for each in (name, before_name(name)))
         levels = pc.unique(column).drop_null()
@@ -441,22 +497,23 @@ def _blocks(
 
 
 def _compared(records: pa.Table, job: Job, layout: UnitLayout) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """What a record seeks of the row before and of its unit, what it leaves for the next row, and its gap."""
+    """What a record seeks of the row before and of its unit, what it leaves for the next row, and its way to go."""
     # Differences count as much as columns are correlated with the row that they are to explain. The last column is the
     # order, on which gaps add up.
     later = pc.not_equal(records.column(PART), FIRST).to_numpy()
     column = {name: records.column(name).combine_chunks() for name in records.column_names}
     coded = {name for name, each in job.columns.items() if each.kind.coded}
-    several = masked_rows(job, layout)
+    several = [name for name in layout.of_row if before_name(name) in column]
     left = [_features(column[name], column[name], name in coded) for name in several]
     sought = [_features(column[before_name(name)], column[name], name in coded) for name in several]
     weights = [_BEFORE * _tie(one[later], other[later]) for one, other in zip(sought, left, strict=True)]
-    order = gap = np.zeros(len(records))
+    order = gap = way = np.zeros(len(records))
     tied = [np.empty((len(records), 0)), *left]
     if layout.order in layout.of_row:
         gaps = column[gap_name(layout.order)]
         order, gap = numbers(column[layout.order]), np.nan_to_num(numbers(gaps))
-        order, gap = (order - order.mean()) / (order.std() or 1.0), gap / (order.std() or 1.0)
+        way = gap if layout.end is None else gap + np.nan_to_num(numbers(column[layout.length]))
+        order, gap, way = (each / (order.std() or 1.0) for each in (order - order.mean(), gap, way))
         tied.append(_features(gaps, gaps, False))
     explained = np.concatenate(tied, axis=1)[later]
     by_chance = float(np.mean(1.0 / numbers(column[ROWS])))  # a row is a part of its unit's mean
@@ -471,7 +528,7 @@ def _compared(records: pa.Table, job: Job, layout: UnitLayout) -> tuple[FloatArr
     weights.append(max(_ORDER, _tie(sought[-1][later], explained)))
     scale = np.repeat(weights, [each.shape[1] for each in sought])
     leaves = np.concatenate([np.empty((len(records), 0)), *left], axis=1)
-    return np.concatenate(sought, axis=1) * scale, leaves * scale[: leaves.shape[1]], gap * scale[-1]
+    return np.concatenate(sought, axis=1) * scale, leaves * scale[: leaves.shape[1]], way * scale[-1]
 
 
 def _features(column: pa.Array, among: pa.Array, coded: bool) -> FloatArray:
