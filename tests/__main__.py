@@ -35,6 +35,10 @@ SIDE_BY_SIDE = ["-n", "2", "--dist", "worksteal"]
 """Two processes; who has nothing left takes tests of the other."""
 
 
+ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
+"""Threads of OpenBLAS that wait keep a core busy, which the other process needs."""
+
+
 def main(arguments: list[str]) -> int:
     """Run all checks, then the tests; the first failure's exit code."""
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # hundreds of processes would translate all sources each
@@ -51,7 +55,7 @@ def main(arguments: list[str]) -> int:
             warm.terminate()
     with in_memory() as settings:
         command = [sys.executable, "-m", "pytest", *SIDE_BY_SIDE, *arguments]
-        return subprocess.run(command, cwd=ROOT, env=os.environ | settings, check=False).returncode
+        return subprocess.run(command, cwd=ROOT, env=os.environ | ONE_THREAD | settings, check=False).returncode
 
 
 @contextlib.contextmanager

@@ -19,6 +19,7 @@ import dask
 import psutil
 import pytest
 from distributed import Client, LocalCluster
+from threadpoolctl import threadpool_limits
 
 from anonpipe import engine, interrupts
 from anonpipe.errors import AnonpipeError, EngineError, InputError, JobError
@@ -82,7 +83,7 @@ def test_a_passing_fault_is_retried(executor, tmp_path):
 
 def test_threads_take_turns_and_leave_some_stages_alone(tmp_path):
     told: list[engine.TaskResult] = []
-    with engine.in_process(2, alone=["alone"]) as executor:
+    with threadpool_limits(2), engine.in_process(2, alone=["alone"]) as executor:
         for stage in ("beside", "alone"):
             executor(engine_tasks.in_thread, tasks(tmp_path, 4, stage), told.append)
     beside, alone = ([one["thread"] == "MainThread" for one in told if one["stage"] == s] for s in ("beside", "alone"))

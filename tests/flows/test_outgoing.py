@@ -23,6 +23,7 @@ def wait_until(there, worker):
         time.sleep(0.5)
 
 
+PREFECT = "from prefect.cli import app; app()"
 LEAVES = "import urllib.request; urllib.request.urlopen('https://sens-o-matic.prefect.io/')"
 
 
@@ -32,19 +33,9 @@ def test_a_deployed_run_sends_nothing_beyond_this_machine(tmp_path, server, forg
     environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"
     notes = Path(environment["OUTGOING"])
 
-    def prefect(*arguments, **options):
-        done = subprocess.run(
-            [sys.executable, "-m", "prefect", *arguments],
-            env=environment,
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            timeout=240,
-            check=False,
-            **options,
-        )
+    def prefect(*arguments):
+        done = server.flows.run(PREFECT, *arguments, env=environment, cwd=ROOT)
         assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-        return done.stdout
 
     # The worker makes the pool; `prefect work-pool create` has the server ask GitHub for types of workers
     start = [sys.executable, "-m", "prefect", "worker", "start", "--type", "process", "--pool", "local-process"]

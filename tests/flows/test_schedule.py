@@ -20,7 +20,7 @@ from datetime import UTC, datetime, timedelta
 from prefect import serve
 from prefect.schedules import Interval
 from flows.anonymize import anonymize
-soon = Interval(timedelta(minutes=1), anchor_date=datetime.now(UTC) + timedelta(seconds=10))
+soon = Interval(timedelta(seconds=20), anchor_date=datetime.now(UTC) + timedelta(seconds=5))
 timed = {"schedule": soon, "concurrency_limit": 1}
 serve(anonymize.to_deployment("scheduled", parameters={"job": json.loads(sys.argv[1])}, **timed))
 """
