@@ -194,7 +194,7 @@ def _disjoint(codes: IntArray, values: FloatArray) -> bool:
 def _intervals(looks: list[Look]) -> Iterator[tuple[str, str]]:
     """Of two dates and the time between them, one date."""
     dates = [look for look in looks if look.date]
-    spans = [look for look in looks if look.numbers is not None and not look.date and look.distinct > FEW_CODES]
+    spans = [look for look in looks if look.numbers is not None and not look.date and look.distinct > 2]
     pairs = combinations(dates, 2)
     triples = [found for pair in pairs for span in spans if (found := _between(span, *pair)) is not None]
     uses = {date.name: sum(date.name in (triple[1].name, triple[2].name) for triple in triples) for date in dates}

@@ -28,7 +28,7 @@ import yaml
 from anonpipe.codebook import MOST_LEVELS, BookVariable, CodeBook, read_codebook
 from anonpipe.columns import Column, Kind, Role, Scalar
 from anonpipe.encoding.identifiers import agree, pairs_of
-from anonpipe.encoding.scan import TotalLine
+from anonpipe.encoding.scan import MOST_DUMMIES, TotalLine
 from anonpipe.encoding.values import is_number, plain, plain_type
 from anonpipe.errors import JobError, plural
 from anonpipe.evaluate.utility import refuse_dates
@@ -107,7 +107,8 @@ def propose_job(
     computed = computed_rules(looks, guesses, order, constant)
     guesses |= amounts(computed, guesses)
     chosen = choose_method(looks, guesses, rows, k)
-    if chosen.records_needed:
+    coded = [look for look in looks if guesses[look.name].kind.coded]
+    if chosen.records_needed or method_choice.feature_columns(coded, guesses) > MOST_DUMMIES:
         guesses = {look.name: _as_amount(look, guesses[look.name]) for look in looks}
         chosen = choose_method(looks, guesses, rows, k)
     if chosen.mask == "local_synthesis":
