@@ -1478,9 +1478,9 @@ def test_a_class_that_decides_a_weight_is_released_with_it(tmp_path: Path) -> No
 
 def test_items_are_amounts_where_categories_would_be_too_many(tmp_path: Path) -> None:
     rng = np.random.default_rng(6)
-    items = {f"q{at}": rng.choice([1, 2, 3, 4, 5, 9], 6_000) for at in range(70)}
+    items = {f"q{at}": rng.choice([1, 2, 3, 4, 5, 9], 20_000, p=[0.5, 0.4, 0.04, 0.03, 0.02, 0.01]) for at in range(70)}
     job = yaml.safe_load(
-        proposal(tmp_path, items | {"sex": rng.choice(["f", "m"], 6_000), "x": rng.normal(size=6_000)})
+        proposal(tmp_path, items | {"sex": rng.choice(["f", "m"], 20_000), "x": rng.normal(size=20_000)})
     )
     assert {job["columns"][name]["kind"] for name in items} == {"integer"}
     assert job["columns"]["sex"]["kind"] == "binary"
