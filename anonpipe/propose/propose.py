@@ -225,7 +225,7 @@ EXACT = 2.0**53  # Whole numbers below are floats without rounding
 
 def _as_amount(look: Look, guessed: Guess) -> Guess:
     """Few whole numbers as amounts: as categories of a table with few records they would disclose membership."""
-    small = look.numbers is not None and look.whole and float(np.nanmax(np.abs(look.numbers))) < EXACT
+    small = look.whole and float(np.nanmax(np.abs(look.values))) < EXACT
     known = guessed.kind_is_known or names_code(look.name)
     if guessed.kind is not Kind.CATEGORICAL or not guessed.role.synthesized or not small or known:
         return guessed
@@ -373,10 +373,8 @@ def _possible(kind: Kind, look: Look) -> bool:
     """Whether the values can be of a kind."""
     if kind is Kind.DATE:
         return look.date
-    if kind is Kind.INTEGER:
-        return look.numbers is not None and not look.date and look.whole
-    if kind is Kind.CONTINUOUS:
-        return look.numbers is not None and not look.date
+    if kind in (Kind.INTEGER, Kind.CONTINUOUS):
+        return look.numbers is not None and not look.date and (look.whole or kind is Kind.CONTINUOUS)
     return kind is not Kind.BINARY or look.distinct <= 2
 
 

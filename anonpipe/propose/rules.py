@@ -159,8 +159,9 @@ def _linear(
         allowed = _RELATIVE * (np.abs(parts).sum(axis=0) + 1.0)
         at, known = int(np.isnan(parts).sum(axis=1).argmax()), ~np.isnan(parts).any(axis=0)
         broken = differ(-np.delete(parts, at, axis=0).sum(axis=0) - addend, parts[at], allowed)
-        share, in_known = 1.0 - float(broken.mean()), not broken[known].any()  # In others an operand is a code
-        if known.sum() >= max(_ENOUGH, 10 * len(names)) and (share >= _NEARLY or in_known):
+        share, exact = 1.0 - float(broken.mean()), known.any() and not broken[known].any()  # but codes for unknown
+        exact = exact and np.ptp(parts[:, known], axis=1).all()
+        if known.sum() >= max(_ENOUGH, 10 * len(names)) and (share >= _NEARLY or exact):
             done |= set(names)
             relations.append((names, times, addend, share))
     found: list[Proposed] = []
@@ -474,9 +475,9 @@ def _longest(dates: Sequence[Look]) -> list[Look]:
     """Of dates, the earliest first, the longest chain in which none is after the next."""
     # A birth is before all others by chance, and begins none
     later = cache(lambda one, other: _in_order(dates[one].values, dates[other].values) == 1.0)
-    best: list[int] = []
+    best = list[int]()
     for begin in range(len(dates)):
-        chain: list[int] = []
+        chain = list[int]()
         for at in range(begin, len(dates)):
             chain += [at] * all(later(each, at) for each in chain)
         best = max(best, chain, key=len)
@@ -592,11 +593,9 @@ def _implied(facts: Mapping[str, BoolArray], masked: set[str]) -> Iterator[tuple
     able = [name for name in facts if name in masked]
     after = {one: [each for each in able if each != one and _implies(facts[one], facts[each])] for one in facts}
     for one, other in permutations(facts, 2):
-        same = rows[one] == rows[other]
-        between = (
-            each for each in after[one] if rows[each] not in (rows[one], rows[other]) or first[rows[each]] == each
-        )
-        less = first[rows[one]] not in (one, other) if same else any(other in after[each] for each in between)
+        ends = {rows[one], rows[other]}
+        between = [each for each in after[one] if rows[each] not in ends or first[rows[each]] == each]
+        less = any(other in after[each] for each in between) if len(ends) > 1 else first[rows[one]] not in (one, other)
         if other in after[one] and not less:
             yield one, other
 
