@@ -182,13 +182,10 @@ def _pairs(coarse: Look, fine: Look) -> tuple[IntArray, FloatArray]:
 
 
 def _disjoint(codes: IntArray, values: FloatArray) -> bool:
-    sizes = np.bincount(codes)
-    low, high = np.full(len(sizes), np.inf), np.full(len(sizes), -np.inf)
-    np.minimum.at(low, codes, values)
-    np.maximum.at(high, codes, values)
-    used = np.flatnonzero(sizes)
-    order = used[np.lexsort((high[used], low[used]))]
-    return bool((high[order][:-1] < low[order][1:]).all())
+    order = np.lexsort((codes, values))
+    ends = np.flatnonzero(np.diff(codes[order]))  # one fewer than categories, and between two values
+    apart = values[order][ends] < values[order][ends + 1]
+    return bool(len(ends) < max(1, len(np.unique(codes))) and apart.all())
 
 
 def _intervals(looks: list[Look]) -> Iterator[tuple[str, str]]:
