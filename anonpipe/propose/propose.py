@@ -363,9 +363,7 @@ def _outside(look: Look, bounds: tuple[Scalar | None, Scalar | None]) -> int:
     """How many sampled numbers lie outside of the bounds; of dates none is counted."""
     if look.numbers is None or look.date:
         return 0
-    low, high = (
-        end if bound is None else float(bound) for end, bound in zip((-math.inf, math.inf), bounds, strict=True)
-    )
+    low, high = (math.nan if bound is None else float(bound) for bound in bounds)
     return int(((look.numbers < low) | (look.numbers > high)).sum())
 
 
