@@ -891,6 +891,15 @@ def test_order_to_a_date_that_a_rule_computes_is_proposed() -> None:
     ]
 
 
+def test_the_end_after_a_few_numbers_of_months_goes() -> None:
+    rng = np.random.default_rng(9)
+    begin, months = rng.integers(16_000, 18_000, 800), rng.choice([12, 24, 36, 60], 800)
+    start = begin.astype("datetime64[D]")
+    end = (start.astype("datetime64[M]") + months).astype("datetime64[D]") + (start - start.astype("datetime64[M]"))
+    table = pa.table({"begin": _dates(begin), "end": _dates(end.astype(int)), "months": months})
+    assert list(derived(look_at(table))) == ["end"]
+
+
 def test_a_date_of_birth_goes_before_any_other_date() -> None:
     rng = np.random.default_rng(9)
     born, age = rng.integers(-9_000, 5_000, 800), rng.uniform(0, 15, 800)
@@ -1101,6 +1110,9 @@ def test_decimal_commas_are_told() -> None:
         (lambda n: f"{n}.5", "stored as text"),
         (lambda n: f"{7 * n // 2}", "stored as text"),
         (lambda n: f"€ {n}.5", "sign of currency"),
+        (lambda n: f"{n % 9 + 1}.{n + 100},5 €", "sign of currency"),
+        (lambda n: f"{n},25\u00a0%", "sign of currency"),
+        (lambda n: f"{n},50 EUR", "sign of currency"),
         (lambda n: f"2010-01-{n % 28 + 1:02d} 11:{n % 60:02d}:{n % 7:02d}", "dates with times"),
         (lambda n: f"{n % 28 + 1}.{n % 12 + 1}.19{n % 90 + 10}", "not written as 1990-01-31"),
     ],
@@ -1449,6 +1461,29 @@ def test_survey_weights_are_found_by_name_and_values() -> None:
     found = roles(pa.table(replicates | other | numbers | {"pweight": decided}))
     assert {name for name, role in found.items() if role is Role.REPLICATE_WEIGHT} == set(replicates)
     assert found["pweight"] is Role.SAMPLING_WEIGHT
+
+
+def test_a_class_that_decides_a_weight_is_released_with_it(tmp_path: Path) -> None:
+    """Firms have weights by size class: a job without the class would not be valid."""
+    rng = np.random.default_rng(3)
+    staff = np.floor(np.exp(rng.normal(2.5, 1.3, 4_000)))
+    size = np.digitize(staff, [10, 50])
+    table = {"staff": staff, "size": [["micro", "small", "large"][at] for at in size], "x": rng.normal(size=4_000)}
+    text = proposal(tmp_path, table | {"weight": np.array([18.5, 6.25, 1.5])[size]})
+    job = yaml.safe_load(text)
+    assert job["columns"]["weight"]["by"] == ["size"] and job["columns"]["size"]["role"] == "masked"
+    assert 'role: masked  # CHECK: a class of "staff"' in text
+    assert preview(parse_job(job)).exit_code == 0
+
+
+def test_items_are_amounts_where_categories_would_be_too_many(tmp_path: Path) -> None:
+    rng = np.random.default_rng(6)
+    items = {f"q{at}": rng.choice([1, 2, 3, 4, 5, 9], 20_000, p=[0.5, 0.4, 0.04, 0.03, 0.02, 0.01]) for at in range(70)}
+    job = yaml.safe_load(
+        proposal(tmp_path, items | {"sex": rng.choice(["f", "m"], 20_000), "x": rng.normal(size=20_000)})
+    )
+    assert {job["columns"][name]["kind"] for name in items} == {"integer"}
+    assert job["columns"]["sex"]["kind"] == "binary"
 
 
 def test_what_moves_weighted_shares_decides_a_weight_too(tmp_path: Path) -> None:

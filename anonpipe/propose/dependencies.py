@@ -182,19 +182,16 @@ def _pairs(coarse: Look, fine: Look) -> tuple[IntArray, FloatArray]:
 
 
 def _disjoint(codes: IntArray, values: FloatArray) -> bool:
-    sizes = np.bincount(codes)
-    low, high = np.full(len(sizes), np.inf), np.full(len(sizes), -np.inf)
-    np.minimum.at(low, codes, values)
-    np.maximum.at(high, codes, values)
-    used = np.flatnonzero(sizes)
-    order = used[np.lexsort((high[used], low[used]))]
-    return bool((high[order][:-1] < low[order][1:]).all())
+    order = np.lexsort((codes, values))
+    ends = np.flatnonzero(np.diff(codes[order]))  # one fewer than categories, and between two values
+    apart = values[order][ends] < values[order][ends + 1]
+    return bool(len(ends) < max(1, len(np.unique(codes))) and apart.all())
 
 
 def _intervals(looks: list[Look]) -> Iterator[tuple[str, str]]:
     """Of two dates and the time between them, one date."""
     dates = [look for look in looks if look.date]
-    spans = [look for look in looks if look.numbers is not None and not look.date and look.distinct > FEW_CODES]
+    spans = [look for look in looks if look.numbers is not None and not look.date and look.distinct > 2]
     pairs = combinations(dates, 2)
     triples = [found for pair in pairs for span in spans if (found := _between(span, *pair)) is not None]
     uses = {date.name: sum(date.name in (triple[1].name, triple[2].name) for triple in triples) for date in dates}

@@ -191,8 +191,12 @@ def guess(looks: list[Look]) -> dict[str, Guess]:
     guesses = _by_copies(looks, _units(_without_copies(looks)))
     _survey_weight(looks, guesses)
     masked = [look for look in looks if guesses[look.name].role is Role.MASKED]
+    by = {name for guessed in guesses.values() for name in guessed.by}  # decide the weight, and are released with it
     for name, reason in derived(masked).items():
-        guesses[name] = Guess(guesses[name].kind, Role.DROPPED, reason)
+        role, why = (
+            (Role.MASKED, REASONS["decides weights"].format(it=reason)) if name in by else (Role.DROPPED, reason)
+        )
+        guesses[name] = Guess(guesses[name].kind, role, why)
     _survival(looks, guesses)
     return guesses
 

@@ -70,7 +70,7 @@ def choose_method(looks: Sequence[Look], guesses: Mapping[str, Guess], rows: int
     Categories alone are masked by `spectral_swap`: groups of equal records would be released unchanged.
     """
     masked = [look for look in looks if guesses[look.name].role.synthesized]
-    several, width = unit_of_several_rows(looks, guesses), _feature_columns(looks, guesses)
+    several, width = unit_of_several_rows(looks, guesses), feature_columns(looks, guesses)
     strata, unit = _strata(looks, guesses, rows), _unit(several, k)
     least = max(FEW_RECORDS, width + 2, unit.sure)
     merge = strata.min() < least and _can_join(strata, max(MERGED, least))
@@ -108,7 +108,7 @@ def without_rare_status(looks: Sequence[Look], guesses: dict[str, Guess], rows: 
     strata = _strata(looks, guesses, rows)
     # Of a mask all that have fewer records than it needs, in groups those of fewer than k
     sure = _unit(unit_of_several_rows(looks, guesses), k).sure
-    of_mask = max(MERGED, _feature_columns(looks, guesses) + 2, sure)
+    of_mask = max(MERGED, feature_columns(looks, guesses) + 2, sure)
     least = of_mask if strata.min() < FEW_RECORDS and _can_join(strata, of_mask) else k
     if _can_join(strata, least):
         strata = strata[strata >= least]
@@ -181,7 +181,7 @@ def _can_join(strata: FloatArray, least: int) -> bool:
     return bool(small.any()) and int((~small).sum()) > 1
 
 
-def _feature_columns(looks: Sequence[Look], guesses: Mapping[str, Guess]) -> int:
+def feature_columns(looks: Sequence[Look], guesses: Mapping[str, Guess]) -> int:
     """Feature columns of the masked columns, nulls being one more category; of two categories one says it all."""
     total = 0
     for look in (look for look in looks if guesses[look.name].role.synthesized):
@@ -241,7 +241,7 @@ def _least_of_group(looks: Sequence[Look], guesses: Mapping[str, Guess], k: int)
     unit = _unit(unit_of_several_rows(looks, guesses), k)
     dimension = _dimension([look for look in looks if guesses[look.name].role.synthesized], guesses)
     shown = rows_for_membership(dimension, MEMBERSHIP_LIMIT) * unit.mean_rows if dimension.columns > 0 else 0.0
-    return max(FEW_RECORDS, _feature_columns(looks, guesses) + 2, unit.sure, math.ceil(shown))
+    return max(FEW_RECORDS, feature_columns(looks, guesses) + 2, unit.sure, math.ceil(shown))
 
 
 def _nested(strata: Look, units: Look, rows: int) -> tuple[str, int, list[str]]:

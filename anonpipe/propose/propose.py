@@ -28,7 +28,7 @@ import yaml
 from anonpipe.codebook import MOST_LEVELS, BookVariable, CodeBook, read_codebook
 from anonpipe.columns import Column, Kind, Role, Scalar
 from anonpipe.encoding.identifiers import agree, pairs_of
-from anonpipe.encoding.scan import TotalLine
+from anonpipe.encoding.scan import MOST_DUMMIES, TotalLine
 from anonpipe.encoding.values import is_number, plain, plain_type
 from anonpipe.errors import JobError, plural
 from anonpipe.evaluate.utility import refuse_dates
@@ -107,7 +107,8 @@ def propose_job(
     computed = computed_rules(looks, guesses, order, constant)
     guesses |= amounts(computed, guesses)
     chosen = choose_method(looks, guesses, rows, k)
-    if chosen.records_needed:
+    coded = [look for look in looks if guesses[look.name].kind.coded]
+    if chosen.records_needed or method_choice.feature_columns(coded, guesses) > MOST_DUMMIES:
         guesses = {look.name: _as_amount(look, guesses[look.name]) for look in looks}
         chosen = choose_method(looks, guesses, rows, k)
     if chosen.mask == "local_synthesis":
@@ -224,7 +225,7 @@ EXACT = 2.0**53  # Whole numbers below are floats without rounding
 
 def _as_amount(look: Look, guessed: Guess) -> Guess:
     """Few whole numbers as amounts: as categories of a table with few records they would disclose membership."""
-    small = look.numbers is not None and look.whole and float(np.nanmax(np.abs(look.numbers))) < EXACT
+    small = look.whole and float(np.nanmax(np.abs(look.values))) < EXACT
     known = guessed.kind_is_known or names_code(look.name)
     if guessed.kind is not Kind.CATEGORICAL or not guessed.role.synthesized or not small or known:
         return guessed
@@ -362,9 +363,7 @@ def _outside(look: Look, bounds: tuple[Scalar | None, Scalar | None]) -> int:
     """How many sampled numbers lie outside of the bounds; of dates none is counted."""
     if look.numbers is None or look.date:
         return 0
-    low, high = (
-        end if bound is None else float(bound) for end, bound in zip((-math.inf, math.inf), bounds, strict=True)
-    )
+    low, high = (math.nan if bound is None else float(bound) for bound in bounds)
     return int(((look.numbers < low) | (look.numbers > high)).sum())
 
 
@@ -372,10 +371,8 @@ def _possible(kind: Kind, look: Look) -> bool:
     """Whether the values can be of a kind."""
     if kind is Kind.DATE:
         return look.date
-    if kind is Kind.INTEGER:
-        return look.numbers is not None and not look.date and look.whole
-    if kind is Kind.CONTINUOUS:
-        return look.numbers is not None and not look.date
+    if kind in (Kind.INTEGER, Kind.CONTINUOUS):
+        return look.numbers is not None and not look.date and (look.whole or kind is Kind.CONTINUOUS)
     return kind is not Kind.BINARY or look.distinct <= 2
 
 

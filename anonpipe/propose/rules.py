@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import combinations, pairwise, permutations, product
 from keyword import iskeyword
 
@@ -24,7 +25,7 @@ _THIN = 400  # Rows of the first, quick look
 _CHANCE = -16.0  # Logarithm of the probability below which no rule is a coincidence
 _FEWER = 0.25  # Most rows that break a rule, as a share of those that would by chance
 _NEARLY = 0.99  # Share of rows from which on a rule that some rows break is worth a comment
-_MOST_NUMBERS, _MOST_PROPOSED = 60, 40
+_MOST_NUMBERS, _MOST_PROPOSED = 100, 40
 _MULTIPLES = (1.0, 2.0, 3.0, 4.0, 5.0, 10.0, 100.0, 1000.0)
 _RELATIVE, _EXACT = 1e-7, 1e-9
 _PART, _QUESTIONS = 0.9, 5  # Rank correlation from which on a part and its total are asked for; most such questions
@@ -103,8 +104,9 @@ def propose_rules(
     """Rules that hold in all sampled rows, and could not by chance; and comments on those that nearly do."""
     # None gives `order`, which orders the rows of a unit, another value.
     released, columns, masked = _columns(looks, guesses, order)
-    found: list[Proposed] = []
-    for each in (*computed, *_lookups(released, columns, masked), *_orders(released, columns)):
+    found = [each for each in computed if each.note]  # may compute with what are categories for now
+    sure = [each for each in computed if not each.note]
+    for each in (*sure, *_lookups(released, columns, masked), *_orders(released, columns)):
         found += _fitting(each, found, columns)
     rules = parse_rules([each.text for each in found if each.active], columns)
     derived = {rule.target for rule in rules}
@@ -155,18 +157,24 @@ def _linear(
             continue
         parts = np.stack([values[name] * each for name, each in zip(names, times, strict=True)])
         allowed = _RELATIVE * (np.abs(parts).sum(axis=0) + 1.0)
-        share = 1.0 - float(differ(-parts[:-1].sum(axis=0) - addend, parts[-1], allowed).mean())
-        if len(allowed) >= max(_ENOUGH, 10 * len(names)) and share >= _NEARLY:
+        at, known = int(np.isnan(parts).sum(axis=1).argmax()), ~np.isnan(parts).any(axis=0)
+        broken = differ(-np.delete(parts, at, axis=0).sum(axis=0) - addend, parts[at], allowed)
+        share, exact = 1.0 - float(broken.mean()), known.any() and not broken[known].any()  # but codes for unknown
+        exact = exact and np.ptp(parts[:, known], axis=1).all()
+        if known.sum() >= max(_ENOUGH, 10 * len(names)) and (share >= _NEARLY or exact):
             done |= set(names)
             relations.append((names, times, addend, share))
     found: list[Proposed] = []
     for names, times, addend, share in sorted(relations, key=lambda each: -len(each[0])):  # totals of many first
         fixed = () if set(names).issubset(constant) else constant
-        for target in _targets(names, times, masked.difference(fixed), values):
+        nulls = {name: np.isnan(values[name]).sum() for name in names}  # a result is null where any operand is
+        able = {name for name in masked.intersection(names).difference(fixed) if nulls[name] == max(nulls.values())}
+        for target in _targets(names, times, able, values):
             own = times[names.index(target)]
             terms = {name: -each / own for name, each in zip(names, times, strict=True) if name != target}
             text = f"{_name(target)} = {_sum_text(terms, -addend / own)}"
-            if fits := _fitting(Proposed(text, share, share == 1.0), found, columns):
+            note = REASONS["sum with nulls"].format(text=text) if share < _NEARLY else ""
+            if fits := _fitting(Proposed(text, share, share == 1.0, note), found, columns):
                 found += fits
                 break
     return found
@@ -348,7 +356,7 @@ def _fits(table: FloatArray, steps: FloatArray) -> Iterator[tuple[int, int, int,
         times = np.where(np.isin(power, _POWERS), 10.0**power, np.nan)
         off = np.abs(thin - times[:, :, None] * values[:, None, :])
         known = ~np.isnan(off)
-        fit = ((off <= allowed).sum(axis=2) >= _NEARLY * known.sum(axis=2)) & (known.sum(axis=2) >= _FEW // 2)
+        fit = ((off <= allowed).sum(axis=2) >= _NEARLY * known.sum(axis=2)) & (known.sum(axis=2) >= _FEW // 8)
         fit[:, [one, other]] = False
         fit[0] &= one < other  # a product has no order
         yield from (
@@ -400,11 +408,7 @@ def _orders(looks: Sequence[Look], columns: Mapping[str, Column]) -> Iterator[Pr
     """Dates, and numbers of like names and scale, of which one is never before the other."""
     numbers = _numbers(looks, columns)
     dates = [look for look in numbers if columns[look.name].kind is Kind.DATE]
-    order = sorted(dates, key=lambda look: float(np.nanmedian(look.values)))
-    chain: list[Look] = []
-    for later in order:
-        if all(_in_order(earlier.values, later.values) == 1.0 for earlier in chain):
-            chain.append(later)
+    chain = _longest(sorted(dates, key=lambda look: float(np.nanmedian(look.values))))
     if len(chain) > 1:
         yield from _chain(chain)
     middles = {look.name: abs(float(np.nanmedian(look.values[look.values != 0]))) for look in numbers}
@@ -465,6 +469,20 @@ def _in_order(first: FloatArray, second: FloatArray) -> float:
     by_chance = max(by_chance, float(np.mean(np.searchsorted(np.sort(first), second, "right")) / len(first)))
     sure = len(first) * np.log(min(max(by_chance, 1e-9), 1.0)) < _CHANCE
     return share if sure and 1.0 - share <= _FEWER * (1.0 - by_chance) else 0.0
+
+
+def _longest(dates: Sequence[Look]) -> list[Look]:
+    """Of dates, the earliest first, the longest chain in which none is after the next."""
+    # A birth is before all others by chance, and begins none
+    later = cache(lambda one, other: _in_order(dates[one].values, dates[other].values) == 1.0)
+    best = list[int]()
+    for begin in range(len(dates)):
+        chain = list[int]()
+        for at in range(begin, len(dates)):
+            chain += [at] * all(later(each, at) for each in chain)
+        best = max(best, chain, key=len)
+    filled = [max(dates[each].filled for each in best if each >= at) for at in best]  # Of a date that few rows have
+    return [dates[at] for at, most in zip(best, filled, strict=True) if 2 * dates[at].filled >= most]
 
 
 def _chain(chain: Sequence[Look]) -> Iterator[Proposed]:
@@ -535,11 +553,8 @@ def _conditions(looks: Sequence[Look], columns: Mapping[str, Column], masked: se
     zeros = _frequent({look.name: look.values == 0 for look in looks if look.numbers is not None and not look.date})
     nulls = _frequent({look.name: look.codes < 0 for look in looks})
     for what, facts in (("== 0", zeros), ("is null", nulls)):
-        first = {rows.tobytes(): name for name, rows in reversed(facts.items())}  # of those with the same rows
-        for one, other in permutations(facts, 2):
-            follows = first[key := facts[one].tobytes()] not in (one, other) and key == facts[other].tobytes()
-            if not follows and other in masked and _implies(facts[one], facts[other]):
-                yield Proposed(f"if {_name(one)} {what} then {_name(other)} {what}", 1.0, active=False)
+        for one, other in _implied(facts, masked):
+            yield Proposed(f"if {_name(one)} {what} then {_name(other)} {what}", 1.0, active=False)
         for look, (name, rows) in product(_numbers(looks, columns), facts.items()):
             known = ~np.isnan(look.values)
             for sign, sort in ((1.0, "<"), (-1.0, ">")) if name in masked and name != look.name else ():
@@ -569,6 +584,20 @@ def _begins_with(values: FloatArray, fact: BoolArray) -> bool:
         return False
     next_to = ~below & (values <= np.partition(near, _BEYOND_IT - 1)[_BEYOND_IT - 1])
     return bool((there := fact[next_to].mean()) <= _SHARP and rows * np.log(max(there, 1e-9)) < _CHANCE)
+
+
+def _implied(facts: Mapping[str, BoolArray], masked: set[str]) -> Iterator[tuple[str, str]]:
+    """Facts, and those of masked columns that hold wherever they do, without what follows from two other such pairs."""
+    rows = {name: each.tobytes() for name, each in facts.items()}
+    first = {each: name for name, each in reversed(rows.items())}  # stands for those with the same rows
+    able = [name for name in facts if name in masked]
+    after = {one: [each for each in able if each != one and _implies(facts[one], facts[each])] for one in facts}
+    for one, other in permutations(facts, 2):
+        ends = {rows[one], rows[other]}
+        between = [each for each in after[one] if rows[each] not in ends or first[rows[each]] == each]
+        less = any(other in after[each] for each in between) if len(ends) > 1 else first[rows[one]] not in (one, other)
+        if other in after[one] and not less:
+            yield one, other
 
 
 def _implies(one: BoolArray, other: BoolArray) -> bool:

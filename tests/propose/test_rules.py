@@ -160,6 +160,65 @@ def test_nulls_of_an_ordered_date_are_asked_too():
     assert asked == ["if end is null then reason is null", "if reason is null then end is null"]
 
 
+def _dates(days, gone=None):
+    return pa.array(days.astype(np.int32), pa.int32(), mask=gone).cast(pa.date32())
+
+
+def test_a_birth_before_all_dates_leaves_their_chain():
+    rng = np.random.default_rng(9)
+    first, doses = rng.integers(18_600, 19_000, 2_000), rng.integers(0, 4, 2_000)
+    table = {"born": _dates(rng.integers(-9_000, 15_000, 2_000)), "dose_1": _dates(first)}
+    for at in (2, 3):
+        first = first + rng.integers(20, 200, 2_000)
+        table[f"dose_{at}"] = _dates(first, doses < at)
+    assert texts(pa.table(table)) == {"dose_1 <= dose_2 <= dose_3"}
+
+
+def test_a_date_that_few_rows_have_is_no_middle_of_a_chain():
+    rng = np.random.default_rng(9)
+    begin, lasting = rng.integers(16_000, 18_000, 3_000), rng.integers(300, 900, 3_000)
+    few = begin + (lasting * rng.random(3_000)).astype(int)
+    table = {"begin": _dates(begin), "few": _dates(few, rng.random(3_000) > 0.05), "end": _dates(begin + lasting)}
+    assert texts(pa.table(table)) == {"begin <= end", "begin <= few"}
+
+
+def test_conditions_that_follow_from_two_others_are_left_out():
+    """Of visits side by side: the next visit without this one, and the columns of one visit, not all pairs."""
+    rng = np.random.default_rng(4)
+    visits = rng.integers(1, 5, 2_000)
+    table = {f"{what}_{at}": pa.array(rng.normal(size=2_000), mask=visits < at) for at in (2, 3, 4) for what in "ab"}
+    asked = {each.text for each in proposed(pa.table(table), active=False) if not each.note}
+    pairs = [("a_2", "a_3"), ("a_3", "a_4")]
+    pairs += [pair for at in (2, 3, 4) for pair in ((f"a_{at}", f"b_{at}"), (f"b_{at}", f"a_{at}"))]
+    assert asked == {f"if {one} is null then {other} is null" for one, other in pairs}
+
+
+def test_ratios_that_a_third_of_the_rows_have_are_found(tmp_path):
+    rng = np.random.default_rng(4)
+    turnover = np.exp(rng.normal(6, 1, 3_000)).round(1)
+    export = np.where(rng.random(3_000) < 0.4, 0.0, turnover * rng.beta(1, 4, 3_000)).round(1)
+    small = rng.random(3_000) < 0.65
+    table = {"turnover": turnover, "export": pa.array(export, mask=small), "branch": rng.integers(10, 99, 3_000)}
+    table["share"] = pa.array((100 * export / turnover).round(1), mask=small)
+    assert "share = 100 * export / turnover" in yaml.safe_load(_proposed_job(tmp_path, pa.table(table)))["rules"]
+
+
+@pytest.mark.parametrize("coded", [False, True])
+def test_sums_are_of_the_column_that_is_null_with_its_parts(tmp_path, coded):
+    """An item without an answer makes its sum null; where its code for that is no null, a comment says so."""
+    rng = np.random.default_rng(2)
+    level = rng.normal(size=3_000)[:, None]
+    items = np.clip(np.rint(3 + level + rng.normal(size=(3_000, 70))), 1, 5)
+    gone = rng.random((3_000, 70)) < 0.01
+    number = lambda values, mask: pa.array(values.astype(np.int16), pa.int16(), mask=mask)  # noqa: E731
+    shown = {f"q{at}": number(np.where(gone, 9, items)[:, at], gone[:, at] & (not coded)) for at in range(70)}
+    text = "score = " + " + ".join(f"q{at}" for at in range(61, 70) if at != 65) + " + 6 - q65"
+    score = items[:, 61:70].sum(axis=1) - 2 * items[:, 65] + 6
+    table = pa.table(shown | {"score": number(score, gone[:, 61:70].any(axis=1)), "x": rng.normal(size=3_000)})
+    found = {each.text: each for each in proposed(table, active=not coded)}
+    assert bool(found[text].note) == coded
+
+
 def test_conditions_beyond_a_value_are_asked_without_it():
     rng = np.random.default_rng(8)
     age, score, n = rng.integers(0, 95, 2_000), rng.gamma(4.0, 9.0, 2_000).round(1), rng.poisson(2.0, 2_000)
@@ -242,14 +301,13 @@ def test_the_direction_of_an_order_is_that_which_has_a_begin():
     rng = np.random.default_rng(1)
     days = rng.integers(10_000, 14_000, (2, 900))
     begin, end = np.sort(days, axis=0)
-    date = lambda values, gone: pa.array(values.astype(np.int32), pa.int32(), mask=gone).cast(pa.date32())  # noqa: E731
     nobody, some, others = np.zeros(900, bool), rng.random(900) < 0.2, rng.random(900) < 0.2
-    assert texts(pa.table({"x": date(begin, nobody), "y": date(end, some)})) == {"x <= y"}
-    assert texts(pa.table({"x": date(begin, some), "y": date(end, nobody)})) == {"y >= x"}
-    first = date(begin - rng.integers(1, 300, 900), some | others)  # there where x is, and not always then
-    three = {"first": first, "x": date(begin, some), "y": date(end, nobody)}
+    assert texts(pa.table({"x": _dates(begin, nobody), "y": _dates(end, some)})) == {"x <= y"}
+    assert texts(pa.table({"x": _dates(begin, some), "y": _dates(end, nobody)})) == {"y >= x"}
+    first = _dates(begin - rng.integers(1, 300, 900), some | others)  # there where x is, and not always then
+    three = {"first": first, "x": _dates(begin, some), "y": _dates(end, nobody)}
     assert texts(pa.table(three)) == {"y >= x >= first"}
-    both = pa.table({"x": date(begin, some), "y": date(end, others)})
+    both = pa.table({"x": _dates(begin, some), "y": _dates(end, others)})
     assert texts(both) == set()
     assert [each.text for each in proposed(both, active=False)] == ["if x is not null and y is not null then x <= y"]
 
