@@ -41,7 +41,15 @@ if TYPE_CHECKING:
 _ROWS = 65_536
 LABELLED = (".dta", ".sav")
 WORKBOOK = ".xlsx"
-_NAMES = {".dta": ("Stata", re.compile(r"[A-Za-z_]\w{0,31}")), ".sav": ("SPSS", re.compile(r"[^\W\d_][\w.@#$]{0,63}"))}
+# Of a program what a name is, its most letters, and what no name may be
+_NAMES = {
+    ".dta": (
+        r"[A-Za-z_]\w*",
+        32,
+        r"_(all|b|coef|cons|n|N|pi|pred|rc|skip)|byte|double|float|if|in|int|long|str(L|\d+)|using|with",
+    ),
+    ".sav": (r"[^\W\d_]\w*", 64, r"(?i)all|and|by|eq|ge|gt|le|lt|ne|not|or|to|with"),
+}
 
 _MOST_VALUES = 100_000_000  # Most values of an export: pyreadstat needs the table in memory (about 3 GB with texts)
 _SHEET_ROWS, _SHEET_COLUMNS = 1_048_575, 16_384  # Of Excel, without the line of names
@@ -366,14 +374,17 @@ Codes = dict[str, float | str]
 def export_labelled(where: OutputPlace, manifest: dict[str, Any], target: Path) -> Exported:
     """Write all rows of a checked release as one file of Stata or SPSS, whole or not at all.
 
-    Labelled values are written as codes with labels, and columns keep their labels. Timestamps at midnight
-    throughout become dates. The table must fit into memory.
+    Labelled values are written as codes with labels, and columns keep their labels. Names that the program does not
+    take are changed, and are the label of a column that has none. Timestamps at midnight throughout become dates. The
+    table must fit into memory.
     """
     import pandas as pd
 
     check_target(target)
     schema = schema_of(where, manifest)
     _check(schema, manifest, target)
+    names = _names_for(target.suffix.lower(), schema.names)
+    other = {name: new for name, new in names.items() if name != new}
     table = pa.Table.from_batches(list(batches(where, manifest)), schema)
     described = manifest["columns"]
     given = {name: described[name]["codes"] for name in table.column_names if described[name].get("codes")}
@@ -383,16 +394,45 @@ def export_labelled(where: OutputPlace, manifest: dict[str, Any], target: Path) 
         with drafted(target, private=False) as draft:
             write(
                 pd.DataFrame(
-                    {name: _column(_coded(table.column(name), codes.get(name))) for name in table.column_names}
+                    {new: _column(_coded(table.column(name), codes.get(name))) for name, new in names.items()}
                 ),
                 str(draft),
-                column_labels={name: (described[name].get("label") or "")[:_LABEL] for name in table.column_names},
-                variable_value_labels={name: {code: text for text, code in of.items()} for name, of in codes.items()},
+                column_labels={
+                    new: (described[name].get("label") or (name if name in other else ""))[:_LABEL]
+                    for name, new in names.items()
+                },
+                variable_value_labels={
+                    names[name]: {at: text for text, at in of.items()} for name, of in codes.items()
+                },
             )
     except Exception:  # errors of the library may quote values
         problem = f"{target} cannot be written: the disk is full, or a text is too long for it; try CSV"
         raise OutputError(problem) from None
-    return Exported(str(target), table.num_rows, 1)
+    changed = ", ".join(f"{name!r} is {new}" for name, new in other.items())
+    warnings = (f"names that the program does not take are changed: {changed}",) if other else ()
+    return Exported(str(target), table.num_rows, 1, warnings)
+
+
+def _names_for(suffix: str, names: Sequence[str]) -> dict[str, str]:
+    """Each column's name in Stata or SPSS, with _ for other signs; of equal ones later end in a number."""
+    (pattern, most, reserved), found = _NAMES[suffix], dict[str, str]()
+    alike, taken = str.lower if suffix == ".sav" else str, set[str]()
+
+    def fits(name: str) -> bool:
+        valid = re.fullmatch(pattern, name) is not None and re.fullmatch(reserved, name) is None
+        return valid and len(name) <= most and alike(name) not in taken
+
+    for name in (name for name in names if fits(name)):
+        if fits(name):
+            found[name] = name
+            taken.add(alike(name))
+    for name in (name for name in names if name not in found):
+        plainly = re.sub(r"\W+", "_", name).strip("_")[: most - 2] or "column"
+        plainly = plainly if re.fullmatch(pattern, plainly) and not re.fullmatch(reserved, plainly) else f"v_{plainly}"
+        tails = ("", *(f"_{at}" for at in range(2, len(names) + 2)))
+        found[name] = next(new for tail in tails if fits(new := plainly[: most - len(tail)] + tail))
+        taken.add(alike(found[name]))
+    return {name: found[name] for name in names}
 
 
 def _ordered(table: pa.Table) -> dict[str, Codes]:
@@ -409,9 +449,6 @@ def _ordered(table: pa.Table) -> dict[str, Codes]:
 
 def _check(schema: pa.Schema, manifest: dict[str, Any], target: Path) -> None:
     need(f"{target} is written", "statistics", "pyreadstat")
-    program, allowed = _NAMES[target.suffix.lower()]
-    if odd := [name for name in schema.names if allowed.fullmatch(name) is None]:
-        raise InputError(f"{program} cannot store the names {', '.join(map(repr, odd))}; export as CSV and rename them")
     rows = sum(entry["rows"] for entry in manifest["files"])
     if rows * len(schema) > _MOST_VALUES:
         raise InputError(f"{rows:,} rows of {len(schema)} columns are too many for {target.suffix}; export as CSV")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -94,6 +95,31 @@ def test_several_files_are_one_table(tmp_path):
     (tmp_path / "part-3.csv").write_text("sex\n1\n")
     with pytest.raises(InputError, match="several formats"):
         open_source(str(tmp_path))
+
+
+ODD = ["daily wage", "daily.wage", "1st", "with", "Age", "age", "größe", "x" * 40, "x" * 40 + "y", "%", "_n", "plain"]
+
+
+@pytest.mark.parametrize(("suffix", "read"), [(".sav", pyreadstat.read_sav), (".dta", pyreadstat.read_dta)])
+def test_names_that_a_program_lacks_are_changed(tmp_path, capsys, monkeypatch, suffix, read):
+    """Those that it takes stay; the others have _ and numbers, their old name is the label, and all are told apart."""
+    rng = np.random.default_rng(5)
+    table = pa.table({name: rng.normal(size=60).round(2) for name in ODD})
+    job = small.job(tmp_path, table, {name: {"kind": "continuous"} for name in ODD})
+    small.run(job)
+    target = tmp_path / f"out{suffix}"
+    call = small.commands(capsys, monkeypatch)
+    code, _, err = call("export", job.output, str(target))
+    assert code == 0 and "'daily wage' is daily_wage" in " ".join(err.split())
+    found, about = read(str(target))
+    assert len({name.lower() if suffix == ".sav" else name for name in found}) == len(ODD)
+    assert all(re.fullmatch(r"[^\W\d]\w*", name) and len(name) <= (64 if suffix == ".sav" else 32) for name in found)
+    released = small.released(job)
+    for name, new in zip(ODD, found, strict=True):
+        assert found[new].tolist() == released[name].to_pylist()
+        assert about.column_names_to_labels[new] == (name if name != new else about.column_names_to_labels[new])
+        assert name != "plain" or new == "plain"
+    assert list(found)[:4] == ["daily_wage", "daily_wage_2", "v_1st", "v_with"]
 
 
 def test_spss_release_equals_parquet_and_keeps_its_labels(tmp_path, capsys, monkeypatch):
