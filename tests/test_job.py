@@ -339,6 +339,7 @@ def test_unchanged_column_outside_strata_is_told_with_remedy():
     assert "strata.by with all columns that are released unchanged" in remedies((linked,), job.in_force)[0]
     by_strata = parse_job(content | {"strata": {"by": ["sex"]}})
     assert by_strata.mask is not None and by_strata.warnings() == []
+    assert "strata" in by_strata.in_force and "strata" not in job.in_force
     chosen = parse_job(content | {"cluster": {"method": "kd_tree"}})
     assert not any("strata.by" in line for line in chosen.warnings())
 

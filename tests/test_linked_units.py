@@ -107,7 +107,12 @@ def test_records_are_what_loops_give(tmp_path, monkeypatch):
         check_dtype=False,
     )
     assert told.layout.linked and "linked into units" in told.meaning and told.warnings == []
-    assert job.strata.by == (PART,) and job.rules == (RULE,) and job.unit_column == "person"
+    assert (
+        job.strata.by == (PART,)
+        and "strata" not in job.in_force
+        and job.rules == (RULE,)
+        and job.unit_column == "person"
+    )
     unit = told.with_strata(UnitColumn("person", len(made), 120, 4, 17, 3.0), job)
     by = [made[made[PART] == part]["person"].value_counts() for part in ("early", "first", "late")]
     assert unit.sure_in_strata == tuple(1 + int(counts.iloc[:4].sum()) for counts in by)

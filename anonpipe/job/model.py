@@ -324,12 +324,15 @@ class Job(Options):
 
     @property
     def in_force(self) -> frozenset[str]:
-        """What remedies ask for: mask or `groups`, `normal_scores`, `rules`, `bounds`, keys `recoded`, `gaps of …`."""
+        """What remedies ask for: mask or `groups`, `normal_scores`, `rules`, `bounds`, `strata`, `recoded`, `gaps of`."""
+        from anonpipe.job.linked import PART  # which reads jobs
+
         scored = all(column.scored for column in self.columns.values() if column.can_be_scored)
         how = {self.mask.method if self.mask is not None else "groups"} if self.replaces else set()
         how |= {"recoded"} if self.keys_recoded and (self.mask is None or self.mask.method == "pram") else set()
         bounded = any(column.bounds is not None for column in self.columns.values())
         how |= {name for name, on in (("normal_scores", scored), ("rules", self.rules), ("bounds", bounded)) if on}
+        how |= {"strata"} if {PART} < {PART, *self.strata.by} else set()  # others than those of linked rows
         for rule in self.parsed_rules:  # the order of rows side by side
             order = rule.target.removesuffix(" (row 2)")
             rows = rule.kind == "order" and rule.terms == ((f"{order} (row 1)", 1.0),)

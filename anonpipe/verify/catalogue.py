@@ -147,7 +147,7 @@ def _decoding(gate: str) -> Callable[[Collection[str]], str]:
                 "give counts of few values kind: integer (they may be taken for categories), and ordered ones kind: "
                 "ordinal; join rare categories, or drop one of the two columns (in measure.scenarios, too); "
             )
-        first = _GAPS * ("gaps" in on) + first
+        first = _GAPS * ("gaps" in on) + "join small strata, or leave strata.by out; " * ("small strata" in on) + first
         return f"{first}{'or ' if first else ''}raise gates.{gate}"
 
     return advice

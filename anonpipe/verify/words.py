@@ -130,6 +130,7 @@ def remedies(checks: tuple[Check, ...], on: Collection[str] = ("groups",)) -> tu
             about = {*on, "times"} if TIMES in check.columns else set(on)
             rows = tuple(f"{key.removeprefix('gaps of ')} (row " for key in on if key.startswith("gaps of "))
             about |= {"gaps"} if any(column.startswith(rows) for column in check.columns) else set()
+            about |= {"small strata"} if "strata" in on and check.kind.scope is Scope.STRATUM else set()
             found.setdefault(_of_wide_interval(check) + advice_of(check.kind, about), named(check))
     return tuple(f"{name}: {advice}" for advice, name in found.items())
 

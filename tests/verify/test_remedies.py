@@ -64,6 +64,16 @@ def test_times_of_units_are_told_as_the_order_of_rows(key):
     assert "join rare categories" in other and "release.order" not in other
 
 
+def test_small_strata_are_named_where_a_stratum_fails():
+    for on, key, named in (
+        (("strata",), "covariance.stratum", True),
+        (("strata",), "covariance", False),
+        ((), "covariance.stratum", False),
+    ):
+        (line,) = remedies((held(key, 9.0, 0.5, columns=("age",)),), ("local_synthesis", *on))
+        assert ("join small strata, or leave strata.by out; " in line) == named
+
+
 def test_gaps_between_rows_are_told_of_bounds():
     on = ("local_synthesis", "gaps of seen")
     for column, said in (("seen (row 3)", True), ("seen (row 3) - seen (row 2)", True), ("wage (row 3)", False)):
