@@ -22,6 +22,7 @@ from anonpipe.compare import _study
 from anonpipe.encoding.rules import with_differences
 from anonpipe.errors import AnonpipeError, EngineError, InputError, JobError
 from anonpipe.evaluate.risk import membership_from_moments
+from anonpipe.job import wide
 from anonpipe.job.model import parse_job
 from anonpipe.job.rules import parse_rules
 from anonpipe.job.wide import ROWS, TIMES, UnitLayout, rule_of_rows, wide_job, without_values
@@ -399,6 +400,28 @@ def test_release_has_whole_units(outcome):
     assert lag(original) > 0.9 and lag(table) > 0.6  # of loose rows it is about 0
     assert "500 of 1 to 3 rows each, under new numbers in 'person'" in "\n".join(done.summary)
     assert f"RELEASED {len(table):,} rows" in done.summary[0] and done.dropped == ("note",)
+
+
+@pytest.mark.parametrize("most", [150, 10])
+def test_the_number_of_rows_is_counted(tmp_path, monkeypatch, most):
+    """Side by side and linked; but where a rule names the column, or a unit has another number."""
+    monkeypatch.setattr(wide, "MOST_COLUMNS", most)
+    table = panel(300, numbers=(1, 2, 3, 4))[["person", "year", "wage"]]
+    table["size"] = table.groupby("person")["person"].transform("size").astype("int8")
+    columns = {name: COLUMNS[name] for name in ("person", "year", "wage")} | {
+        "size": {"kind": "integer", "level": "unit"}
+    }
+    done = small.run(job := whole(tmp_path, table, columns=columns, rules=[]))
+    assert any(line.endswith("counted in the release: 'size'") for line in done.warnings)
+    made = small.released(job)
+    assert made.schema.field("size").type == pa.int8() and made.num_rows > 500
+    released = made.to_pandas()
+    assert (released["size"] == released.groupby("person")["person"].transform("size")).all()
+    for changes, other in (({"rules": ["if size == 1 then wage > 0"]}, table), ({}, table.replace({"size": {1: 2}}))):
+        if other is table:
+            other = table.assign(wage=table["wage"] + 1)
+        _, _, told = folded(tmp_path / str(len(changes)), other, columns=columns, **({"rules": []} | changes))
+        assert told.layout.counted == ()
 
 
 def test_manifest_and_reports_are_of_the_rows(outcome):

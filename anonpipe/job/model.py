@@ -324,7 +324,7 @@ class Job(Options):
 
     @property
     def in_force(self) -> frozenset[str]:
-        """What remedies ask for: mask or `groups`, `normal_scores`, `rules`, `bounds`, `strata`, `recoded`, `gaps of`."""
+        """For remedies: mask or `groups`, `normal_scores`, `rules`, `bounds`, `strata`, keys `recoded`, `gaps of …`."""
         from anonpipe.job.linked import PART  # which reads jobs
 
         scored = all(column.scored for column in self.columns.values() if column.can_be_scored)

@@ -39,6 +39,7 @@ class UnitLayout:
     by_shares: bool = False
     end: str | None = None  # Of linked rows that do not overlap: the column in which a row ends
     length: str = ""  # And that of its length
+    counted: tuple[str, ...] = ()  # Of `of_unit` columns that are the number of a unit's rows
 
     @property
     def most(self) -> int:

@@ -128,6 +128,9 @@ class Folded:
                 f"give level: unit to {', '.join(map(repr, self.constant))}: one value in all rows of every unit of the"
                 " input, and masked row by row"
             )
+        if self.layout.counted:
+            names = ", ".join(map(repr, self.layout.counted))
+            found.append(f"the number of rows in all units of the input, and counted in the release: {names}")
         less, fewest = self._less, self.layout.numbers[0]
         if (self.sizes * less).any():
             gone, cut = int(self.sizes[1:fewest].sum()), int((self.sizes * less)[fewest:].sum())
@@ -202,6 +205,7 @@ class _Facts:
     times: _Times | None  # None where there are none, or many
     present: Mapping[str, IntArray]  # Of columns that differ within units: the units with a value in each row
     sequences: FloatArray  # Values of a masked order in the rows of some units, infinite after the last, (n, most)
+    counted: tuple[str, ...]  # Columns of units that are the number of their rows
     spells: tuple[str, str] | None  # End and length of rows that begin, in each unit, once the row before has ended
 
     @classmethod
@@ -214,7 +218,9 @@ class _Facts:
         coded = [name for name in names if job.columns[name].kind.coded and job.columns[name].kind is not Kind.ORDINAL]
         counts: dict[str, list[pa.Table]] = {name: [] for name in coded}
         present = dict.fromkeys(of_row, np.zeros(0, dtype=np.int64))
-        spells = linked.end_and_length(job, of_row)
+        spells, tied = linked.end_and_length(job, of_row), {name for rule in job.parsed_rules for name in rule.names}
+        whole = {name for name in of_unit if job.columns[name].kind is Kind.INTEGER and job.columns[name].role.encoded}
+        counted = sorted(whole - tied)
         for path in paths:
             bucket = _Bucket.read(job, path, key)
             sizes = added(sizes, np.bincount(bucket.sizes))
@@ -223,6 +229,7 @@ class _Facts:
                 sequences = bucket.first(_SIMULATED).sequences(str(order), int(bucket.sizes.max()))
             found += np.array([bucket.differing_and_nulls(name) for name in names]).reshape(-1, 2)
             spells = None if spells is None or bucket.overlap(str(order), spells[0]) else spells
+            counted = [name for name in counted if np.array_equal(bucket.of_units(name), bucket.sizes)]
             place = places(bucket.sizes)[1]
             for name in of_row:
                 there = bucket.rows.column(name).is_valid().to_numpy(zero_copy_only=False)
@@ -235,7 +242,7 @@ class _Facts:
         binary = [name for name in of_row if job.columns[name].kind is Kind.BINARY]
         ones = {name: one for name in binary if (one := pc.max(summed[name]["value"]).as_py()) is not None}
         by_name = {name: (int(a), int(b)) for name, (a, b) in zip(names, found, strict=True)}
-        return cls(sizes, by_name, shares, ones, times, present, sequences, spells)
+        return cls(sizes, by_name, shares, ones, times, present, sequences, tuple(counted), spells)
 
     def empty(self, job: Job, most: int) -> tuple[str, ...]:
         """Columns side by side in which fewer than 2 k units have a value, or none where conditions name them."""
@@ -386,6 +393,10 @@ class _Bucket:
         early = place < most
         found[unit[early], place[early]] = numbers(self.rows.column(order))[early]
         return found
+
+    def of_units(self, name: str) -> FloatArray:
+        """A column as numbers in the first row of each unit, shape (n_units,)."""
+        return numbers(self.rows.column(name).take(pa.array(self.starts)))
 
     def overlap(self, begin: str, end: str) -> bool:
         """Whether rows end before they begin, or begin before the row above of the unit has ended, if it has an end."""
@@ -727,7 +738,7 @@ def _forms(job: Job, facts: _Facts, averaged: tuple[str, ...]) -> Iterator[_Form
 
     def of_linked_rows() -> _Form:
         linked.check_linked_width(job, averaged, units)
-        layout = UnitLayout(*columns, _numbers(job, facts.sizes, True), complete, True, averaged)
+        layout = UnitLayout(*columns, _numbers(job, facts.sizes, True), complete, True, averaged, counted=facts.counted)
         return _Form.of(job, facts, replace(layout, end=ends[0], length=ends[1]), None)
 
     wide = fits_side_by_side(job, most, units)
@@ -739,9 +750,9 @@ def _forms(job: Job, facts: _Facts, averaged: tuple[str, ...]) -> Iterator[_Form
     if wide:
         known = _numbers(job, facts.sizes)
         if facts.times and (table := _timetable(job, facts.times, known)):
-            layout = UnitLayout(*columns, table.numbers, complete, timed=True)
+            layout = UnitLayout(*columns, table.numbers, complete, timed=True, counted=facts.counted)
             yield _Form.of(job, facts, replace(layout, empty=facts.empty(job, layout.most)), table)
-        layout = UnitLayout(*columns, known, complete, empty=facts.empty(job, known[-1]))
+        layout = UnitLayout(*columns, known, complete, empty=facts.empty(job, known[-1]), counted=facts.counted)
         by_shares = bool(len(facts.sequences)) and _prefers_shares(job, facts.sequences, known)
         yield _Form.of(job, facts, replace(layout, by_shares=by_shares), None)
     if last:

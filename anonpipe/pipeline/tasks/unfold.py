@@ -98,6 +98,9 @@ def to_long(records: pa.RecordBatch, layout: UnitLayout, schema: pa.Schema, befo
         if field.name == layout.unit:
             columns.append(pa.array(before + record + 1))
             continue
+        if field.name in layout.counted:
+            columns.append(from_numbers(number[record].astype(np.float64), field, None))
+            continue
         sides = side_by_side(records, layout, field.name)
         whole = pa.chunked_array(sides).unify_dictionaries().combine_chunks()
         columns.append(whole.take(pa.array(record + (place * len(records) if len(sides) > 1 else 0))))
@@ -113,7 +116,7 @@ def verified_units(folded: Folded, path: Path, records: pa.Table, units: Linked,
     unit, first = table.column(layout.unit).to_numpy() - before - 1, np.diff(units.unit, prepend=-1) != 0
     begins = pc.equal(records.column(PART), FIRST).to_numpy()
     known = {name: units.record for name in layout.of_row if name not in units.moved}
-    known |= dict.fromkeys(layout.of_unit, units.first)
+    known |= {name: units.first for name in layout.of_unit if name not in units.moved}
     same = (_same(table.column(n), records.column(n).take(pa.array(of)).combine_chunks()) for n, of in known.items())
     held = (
         np.array_equal(unit, units.unit),
@@ -169,13 +172,15 @@ def _agree(layout: UnitLayout, table: pa.Table, records: pa.RecordBatch, number:
     order = np.argsort(of, kind="stable")
     place = np.empty(len(of), dtype=np.int64)
     place[order] = places(number)[1]
-    once = (_same(table.column(name), records.column(name).take(pa.array(of))) for name in layout.of_unit)
+    counts = (np.array_equal(numbers_of(table, name), number[of]) for name in layout.counted)
+    own = [name for name in layout.of_unit if name not in layout.counted]
+    once = (_same(table.column(name), records.column(name).take(pa.array(of))) for name in own)
     of_rows = (
         _same(table.column(name).filter(pa.array(place == at)), side.filter(pa.array(number > at)))
         for name in layout.of_row
         for at, side in enumerate(side_by_side(records, layout, name))
     )
-    return all(once) and all(of_rows)
+    return all(once) and all(counts) and all(of_rows)
 
 
 def _same(column: pa.ChunkedArray, other: pa.Array) -> bool:
@@ -323,7 +328,7 @@ class Linked:
     record: IntArray
     first: IntArray
     unit: IntArray
-    moved: Mapping[str, pa.Array]  # Columns that follow from the link: the one that orders rows, ends and lengths
+    moved: Mapping[str, pa.Array]  # Columns that follow from the link: the one that orders rows, ends, lengths, counts
 
     def to_rows(self, records: pa.Table, layout: UnitLayout, schema: pa.Schema, before: int) -> pa.Table:
         """The rows of units, which are numbered on from `before`."""
@@ -356,7 +361,8 @@ def linked(records: pa.Table, fitted: Fitted, layout: UnitLayout) -> Linked:
         parts.append(np.stack([rows[sequence], unit[sequence] + units]))
         units += int(unit.max()) + 1
     record, unit = np.concatenate(parts, axis=1)
-    starts, moved = np.flatnonzero(np.diff(unit, prepend=-1)), {}
+    starts = np.flatnonzero(np.diff(unit, prepend=-1))
+    moved = dict.fromkeys(layout.counted, np.bincount(unit)[unit].astype(np.float64))
     if (name := layout.order) in layout.of_row:
         own, gap = (numbers_of(records, each)[record] for each in (name, gap_name(name)))
         if layout.end is None:
