@@ -393,8 +393,9 @@ def test_spells_lie_between_first_begin_and_last_end(seed):
     own, gap = rng.integers(0, 500, len(unit)) + 0.0, rng.integers(0, 80, len(unit)) + 0.0
     length = np.where(rng.random(len(unit)) < 0.1, np.nan, rng.integers(0, 300, len(unit)))
     latest = None if seed % 2 else 600.0
-    limits = None if latest is None else unfold._Limits(latest=latest)
-    begin, size = unfold._in_order(own, gap, starts, unit, length, limits)
+    any_day = Grid(1.0, -np.inf, np.inf)
+    grids = any_day, replace(any_day, high=latest or np.inf), any_day
+    begin, size = unfold._in_order(own, gap, starts, unit, length, grids)
     last = min(np.nanmax(own + np.nan_to_num(length)), latest or np.inf)
     for which in range(60):
         at = np.flatnonzero(unit == which)
@@ -428,7 +429,7 @@ def test_warns_of_released_rows_that_may_overlap(tmp_path, monkeypatch):
     table.loc[wrong, "end"] = table["begin"][wrong] - pd.Timedelta(3, "D")
     table.loc[wrong, "days"] = -3
     job = of_spells(tmp_path, table, columns=SPELLS | {"days": {"kind": "integer"}})
-    source, text = open_source(str(tmp_path / "data.parquet")), "1 row of the input ends before it begins"
+    source, text = open_source(str(tmp_path / "data.parquet")), "1 row of the input with an end before the begin"
     assert text in " ".join(fold(job, source, tmp_path / "side")[2].warnings)
     monkeypatch.setattr(wide, "MOST_COLUMNS", 20)
     with pytest.raises(JobError, match=f"ties 'begin'.*{text}"):
@@ -449,7 +450,7 @@ def test_spells_keep_steps_bounds_and_heaps(seed):
     own[starts] = np.maximum(own[starts], earliest)
     heaps = np.arange(0.0, 800.0, 30.0) if step == 1 else None
     grids = Grid(step, own.min(), 720.0, heaps=heaps), Grid(step, earliest, 720.0), Grid(step, 30.0, np.inf)
-    order, size = unfold._in_order(own, gap, starts, unit, length, unfold._Limits.of(*grids))
+    order, size = unfold._in_order(own, gap, starts, unit, length, grids)
     begin, end, days = unfold._on_grids(order, size, unit, grids)
     later = np.diff(unit) == 0
     assert np.array_equal(begin + days, end, equal_nan=True) and np.array_equal(np.isnan(days), np.isnan(length))

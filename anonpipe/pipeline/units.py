@@ -153,11 +153,9 @@ class Folded:
 
 def _of_overlapping(rows: int) -> str:
     """How many rows keep others from being linked without overlap, and what to do."""
-    one = rows == 1
     return (
-        f"{plural(rows, 'row')} of the input {'ends before it begins' if one else 'end before they begin'}, or "
-        f"{'begins' if one else 'begin'} before the row above of the unit has ended; correct or leave out "
-        f"{'this row' if one else 'these rows'}"
+        f"{plural(rows, 'row')} of the input with an end before the begin, or with a begin before the end of the row "
+        "above (or without one there); correct them, or leave them out"
     )
 
 

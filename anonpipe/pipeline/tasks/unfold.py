@@ -312,6 +312,7 @@ _LEVELS = 8  # Categories of a column by which records are compared
 # What a standard deviation counts of a column that tells all: of the row before, the unit's mean, and its other columns
 _BEFORE, _MEAN, _OF_UNIT = 3.0, 1.5, 1.0
 _ORDER = 0.3  # The same of the order, at least: units keep to their time
+_WHOLE = (Grid(1.0, -np.inf, np.inf),) * 3  # Of spells without steps and bounds
 _RARELY, _FINAL = 0.25, 5.0  # Of the share of rows that have a next one; what it counts that such a row is the last
 
 
@@ -364,7 +365,7 @@ def linked(records: pa.Table, fitted: Fitted, layout: UnitLayout) -> Linked:
         else:
             length = numbers_of(records, layout.length)[record]
             grids = [fitted.grid(each) for each in (name, layout.end, layout.length)]
-            begin, length = _in_order(own, gap, starts, unit, length, _Limits.of(*grids))
+            begin, length = _in_order(own, gap, starts, unit, length, grids)
             moved = dict(zip((name, layout.end, layout.length), _on_grids(begin, length, unit, grids), strict=True))
     made = {}
     for each, values in moved.items():
@@ -392,45 +393,28 @@ def _order_of(own: FloatArray, gap: FloatArray, starts: IntArray, unit: IntArray
     return min(own[np.lexsort((own, unit))], made, key=moved) if later.any() else made
 
 
-@dataclass(frozen=True)
-class _Limits:
-    """Between which days spells end, the shortest one, and steps of gaps and lengths."""
-
-    earliest: float = -np.inf
-    latest: float = np.inf
-    least: float = 0.0
-    gap_step: float = 1.0
-    step: float = 1.0
-
-    @classmethod
-    def of(cls, begin: Grid, end: Grid, length: Grid) -> _Limits:
-        """Those of the values that begin, end and length may take."""
-        gap_step, step = (max(1.0, grid.step or 1.0) for grid in (begin, length))
-        lowest = max(0.0, length.low)
-        least = lowest + (length.origin - lowest) % step
-        return cls(end.low, end.high, least, gap_step, step)
-
-
 def _in_order(
     own: FloatArray,
     gap: FloatArray,
     starts: IntArray,
     unit: IntArray,
     length: FloatArray | None = None,
-    limits: _Limits | None = None,
+    grids: Sequence[Grid] = _WHOLE,
 ) -> tuple[FloatArray, FloatArray]:
     """The start of each unit, gaps and lengths from there on; units that would end after all records begin earlier.
 
-    Returns the order and the lengths of rows; without lengths gaps are between starts. No row ends beyond `limits`.
+    Returns the order and the lengths of rows; without lengths gaps are between starts. `grids`: of begin, end, length.
     """
     # Where that does not suffice, all gaps and lengths of the unit, above the least one, shrink by the same factor.
-    limits, there = limits or _Limits(), np.zeros(len(own)) if length is None else 1.0 - np.isnan(length)
-    least = np.minimum(limits.least * there, size := there * np.nan_to_num(0.0 if length is None else length))
-    gap, last, low = np.nan_to_num(gap), min((own + size).max(), limits.latest), own.min()
+    (gap_step, step), lowest = (max(1.0, grid.step or 1.0) for grid in grids[::2]), max(0.0, grids[2].low)
+    lowest += (grids[2].origin - lowest) % step
+    there = np.zeros(len(own)) if length is None else 1.0 - np.isnan(length)
+    least = np.minimum(lowest * there, size := there * np.nan_to_num(0.0 if length is None else length))
+    gap, last, low = np.nan_to_num(gap), min((own + size).max(), grids[1].high), own.min()
     gap[starts] = 0.0
     ends = np.append(starts[1:], len(own)) - 1
     short, span = (np.add.reduceat(each, starts) for each in (least, gap + size))
-    factor, room = np.ones(len(span)), max(low, limits.earliest)  # room: where the first spell ends
+    factor, room = np.ones(len(span)), max(low, grids[1].low)  # where the first spell ends
     for most, way, kept in (
         (last - low, span, short),
         (own.max() - low, span - size[ends], short - least[ends]),
@@ -442,9 +426,8 @@ def _in_order(
     span = np.add.reduceat(gap + size, starts)
     begin = np.minimum(own[starts], np.minimum(last - span, own.max() - (span - size[ends])))
     if length is not None:
-        gap = np.floor(gap / limits.gap_step) * limits.gap_step
-        size = least + np.floor((size - least) / limits.step) * limits.step
-        begin = np.maximum(low, np.maximum(np.floor(begin), np.minimum(own[starts], limits.earliest - size[starts])))
+        gap, size = np.floor(gap / gap_step) * gap_step, least + np.floor((size - least) / step) * step
+        begin = np.maximum(low, np.maximum(np.floor(begin), np.minimum(own[starts], grids[1].low - size[starts])))
     total = np.cumsum(gap + size) - size
     made = np.minimum(begin[unit] + (total - total[starts][unit]), own.max())
     return made, size if length is None else np.where(np.isnan(length), np.nan, size)
