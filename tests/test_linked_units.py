@@ -398,7 +398,9 @@ def test_spells_lie_between_first_begin_and_last_end(seed):
     own, gap = rng.integers(0, 500, len(unit)) + 0.0, rng.integers(0, 80, len(unit)) + 0.0
     length = np.where(rng.random(len(unit)) < 0.1, np.nan, rng.integers(0, 300, len(unit)))
     latest = None if seed % 2 else 600.0
-    begin, size = unfold._in_order(own, gap, starts, unit, length, latest)
+    any_day = Grid(1.0, -np.inf, np.inf)
+    grids = any_day, replace(any_day, high=latest or np.inf), any_day
+    begin, size = unfold._in_order(own, gap, starts, unit, length, grids)
     last = min(np.nanmax(own + np.nan_to_num(length)), latest or np.inf)
     for which in range(60):
         at = np.flatnonzero(unit == which)
@@ -412,6 +414,55 @@ def test_spells_lie_between_first_begin_and_last_end(seed):
             day += np.floor(factor * lengths[place])
             assert np.nan_to_num(size[row]) == np.floor(factor * lengths[place]) and begin[row] + lengths[place] >= day
         assert own.min() <= begin[at[0]] and begin[at[-1]] + np.nan_to_num(size[at[-1]]) <= last
+
+
+def test_spells_of_no_days_lie_before_the_next_of_that_day(tmp_path):
+    table = spells(80)
+    at = table["days"].dropna().index[::2]
+    short = table.loc[at].assign(end=table["begin"][at], days=0)
+    both = pd.concat([table, short]).sample(frac=1, random_state=1, ignore_index=True)
+    columns = SPELLS | {"days": {"kind": "integer", "bounds": [0, None]}}
+    job = of_spells(tmp_path, both, columns=columns)
+    _, _, told = fold(job, open_source(str(tmp_path / "data.parquet")), tmp_path / "side")
+    assert told.layout.end == "end" and told.overlapping is None
+
+
+def test_warns_of_released_rows_that_may_overlap(tmp_path, monkeypatch):
+    monkeypatch.setattr(wide, "MOST_COLUMNS", 150)
+    table = spells(300)
+    wrong = table["days"].idxmin()
+    table.loc[wrong, "end"] = table["begin"][wrong] - pd.Timedelta(3, "D")
+    table.loc[wrong, "days"] = -3
+    job = of_spells(tmp_path, table, columns=SPELLS | {"days": {"kind": "integer"}})
+    source, text = open_source(str(tmp_path / "data.parquet")), "1 row of the input with an end before the begin"
+    assert text in " ".join(fold(job, source, tmp_path / "side")[2].warnings)
+    monkeypatch.setattr(wide, "MOST_COLUMNS", 20)
+    with pytest.raises(JobError, match=f"ties 'begin'.*{text}"):
+        fold(job, source, tmp_path / "linked")
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_spells_keep_steps_bounds_and_heaps(seed):
+    rng = np.random.default_rng(seed)
+    rows = rng.integers(1, 6, 200)
+    starts, unit = np.cumsum(rows) - rows, np.repeat(np.arange(200), rows)
+    step = (1, 30)[seed % 2]
+    length = rng.integers(1, 10, len(unit)) * 30.0
+    own, gap = rng.integers(0, 24, len(unit)) * 30.0, rng.integers(0, 2, len(unit)) * 30.0
+    own = np.minimum(own, 720.0 - length)
+    length[(np.diff(unit, append=-1) != 0) & (rng.random(len(unit)) < 0.2)] = np.nan
+    earliest = 60.0 if seed > 3 else 0.0
+    own[starts] = np.maximum(own[starts], earliest)
+    heaps = np.arange(0.0, 800.0, 30.0) if step == 1 else None
+    grids = Grid(step, own.min(), 720.0, heaps=heaps), Grid(step, earliest, 720.0), Grid(step, 30.0, np.inf)
+    order, size = unfold._in_order(own, gap, starts, unit, length, grids)
+    begin, end, days = unfold._on_grids(order, size, unit, grids)
+    later = np.diff(unit) == 0
+    assert np.array_equal(begin + days, end, equal_nan=True) and np.array_equal(np.isnan(days), np.isnan(length))
+    assert (begin[1:] >= np.fmax(begin, end)[:-1])[later].all() and begin.min() >= own.min()
+    assert np.nanmin(days) >= 30 and np.nanmin(end) >= earliest and np.nanmax(end) <= 720
+    assert step == 1 or (not (begin % 30).any() and not np.nan_to_num(days % 30).any())
+    assert np.nanmean(begin % 30 == 0) > 0.9
 
 
 def test_an_order_that_links_move_far_breaks_a_gate():

@@ -77,6 +77,7 @@ class Folded:
     # moved, left_out: units with rare times: those that got others, and those that rules forbid to get others
     moved: int = 0
     left_out: int = 0
+    overlapping: int | None = None  # Rows of the input that overlap; None where no rule says ends, or none will overlap
 
     @property
     def meaning(self) -> str:
@@ -146,7 +147,19 @@ class Folded:
             if number:
                 units = plural(number, "unit")
                 found.append(f"column {self.layout.order!r}: {units} with rare combinations of values {done}")
+        if self.overlapping is not None:
+            why = "linked rows, none of which overlap, disclose too much, or cannot be masked"
+            why = _of_overlapping(self.overlapping) if self.overlapping else why
+            found.append(f"released rows of a unit may overlap: {why}")
         return found
+
+
+def _of_overlapping(rows: int) -> str:
+    """How many rows keep others from being linked without overlap, and what to do."""
+    return (
+        f"{plural(rows, 'row')} of the input with an end before the begin, or with a begin before the end of the row "
+        "above (or without one there); correct them, or leave them out"
+    )
 
 
 def fold(job: Job, source: Source, folder: Path) -> tuple[Job, Source, Folded]:
@@ -187,6 +200,7 @@ def fold(job: Job, source: Source, folder: Path) -> tuple[Job, Source, Folded]:
         form=why,
         moved=table.moved if table else 0,
         left_out=table.left_out if table else 0,
+        overlapping=None if layout.end else facts.overlapping,
     )
     types = {side: source.pandas_types[name] for side, name in sides.items() if name in source.pandas_types}
     labels = {side: source.labels[name] for side, name in sides.items() if name in source.labels}
@@ -207,6 +221,7 @@ class _Facts:
     sequences: FloatArray  # Values of a masked order in the rows of some units, infinite after the last, (n, most)
     counted: tuple[str, ...]  # Columns of units that are the number of their rows
     spells: tuple[str, str] | None  # End and length of rows that begin, in each unit, once the row before has ended
+    overlapping: int | None  # Rows that do not; None where no rule says where rows end
 
     @classmethod
     def of(cls, job: Job, paths: Sequence[Path], key: bytes, names: Sequence[str]) -> _Facts:
@@ -218,7 +233,8 @@ class _Facts:
         coded = [name for name in names if job.columns[name].kind.coded and job.columns[name].kind is not Kind.ORDINAL]
         counts: dict[str, list[pa.Table]] = {name: [] for name in coded}
         present = dict.fromkeys(of_row, np.zeros(0, dtype=np.int64))
-        spells, tied = linked.end_and_length(job, of_row), {name for rule in job.parsed_rules for name in rule.names}
+        spells, overlapping = linked.end_and_length(job, of_row), 0
+        tied = {name for rule in job.parsed_rules for name in rule.names}
         whole = {name for name in of_unit if job.columns[name].kind is Kind.INTEGER and job.columns[name].role.encoded}
         counted = sorted(whole - tied)
         for path in paths:
@@ -228,7 +244,7 @@ class _Facts:
             if ordered and not len(sequences):
                 sequences = bucket.first(_SIMULATED).sequences(str(order), int(bucket.sizes.max()))
             found += np.array([bucket.differing_and_nulls(name) for name in names]).reshape(-1, 2)
-            spells = None if spells is None or bucket.overlap(str(order), spells[0]) else spells
+            overlapping += bucket.overlapping(str(order), spells[0]) if spells else 0
             counted = [name for name in counted if np.array_equal(bucket.of_units(name), bucket.sizes)]
             place = places(bucket.sizes)[1]
             for name in of_row:
@@ -242,7 +258,8 @@ class _Facts:
         binary = [name for name in of_row if job.columns[name].kind is Kind.BINARY]
         ones = {name: one for name in binary if (one := pc.max(summed[name]["value"]).as_py()) is not None}
         by_name = {name: (int(a), int(b)) for name, (a, b) in zip(names, found, strict=True)}
-        return cls(sizes, by_name, shares, ones, times, present, sequences, tuple(counted), spells)
+        ends = None if overlapping else spells, overlapping if spells else None
+        return cls(sizes, by_name, shares, ones, times, present, sequences, tuple(counted), *ends)
 
     def empty(self, job: Job, most: int) -> tuple[str, ...]:
         """Columns side by side in which fewer than 2 k units have a value, or none where conditions name them."""
@@ -354,7 +371,7 @@ class _Bucket:
 
     @classmethod
     def read(cls, job: Job, path: Path, key: bytes) -> _Bucket:
-        """Sort the rows by unit, then by the order that the job names, and at random."""
+        """Sort the rows by unit, then by the order that the job names, the end of spells, and at random."""
         with pa.ipc.open_stream(path) as reader:
             rows = reader.read_all().unify_dictionaries().combine_chunks().to_batches()[0]
         unit, order = str(job.unit_column), job.release.order
@@ -362,8 +379,10 @@ class _Bucket:
         # by content and unit: in no order of the input, and of two units with equal rows in another one
         lanes = row_lanes(rows, job.columns) + identifier_lanes(rows.select([unit]), job.columns)
         drawn = keyed_rows(lanes, keyed(key, "order"), keyed(key, "order, too"))
-        by = np.zeros(len(high)) if order is None else numbers(rows.column(order))
-        sequence = np.lexsort((drawn, by, low, high))
+        by = [np.zeros(len(high))] if order is None else [numbers(rows.column(order))]
+        if spells := linked.end_and_length(job, levels_of(job)[1]):  # one of no days lies before the next of that day
+            by = [numbers(rows.column(spells[0])), *by]
+        sequence = np.lexsort((drawn, *by, low, high))
         new = np.append(True, (np.diff(high[sequence]) != 0) | (np.diff(low[sequence]) != 0))
         starts = np.flatnonzero(new)
         return cls(rows.take(pa.array(sequence)), starts, np.diff(np.append(starts, len(sequence))))
@@ -398,12 +417,12 @@ class _Bucket:
         """A column as numbers in the first row of each unit, shape (n_units,)."""
         return numbers(self.rows.column(name).take(pa.array(self.starts)))
 
-    def overlap(self, begin: str, end: str) -> bool:
-        """Whether rows end before they begin, or begin before the row above of the unit has ended, if it has an end."""
+    def overlapping(self, begin: str, end: str) -> int:
+        """Rows that end before they begin, or begin before the row above of the unit has ended, or without its end."""
         begins, ends = (np.floor(numbers(self.rows.column(name))) for name in (begin, end))
         later = np.ones(len(begins), dtype=np.bool_)
         later[self.starts] = False
-        return bool((ends < begins).any() or (~(begins[1:] >= ends[:-1]) & later[1:]).any())
+        return int(np.count_nonzero((ends < begins) | (~(begins >= np.append(0.0, ends[:-1])) & later)))
 
     def times(self, order: str) -> _Times | None:
         """Values of the order that units have; None where these are many, or none that can be counted."""
@@ -739,7 +758,10 @@ def _forms(job: Job, facts: _Facts, averaged: tuple[str, ...]) -> Iterator[_Form
     def of_linked_rows() -> _Form:
         linked.check_linked_width(job, averaged, units)
         layout = UnitLayout(*columns, _numbers(job, facts.sizes, True), complete, True, averaged, counted=facts.counted)
-        return _Form.of(job, facts, replace(layout, end=ends[0], length=ends[1]), None)
+        try:
+            return _Form.of(job, facts, replace(layout, end=ends[0], length=ends[1]), None)
+        except JobError as error:
+            raise JobError(f"{error}. {_of_overlapping(facts.overlapping)}") if facts.overlapping else error from None
 
     wide = fits_side_by_side(job, most, units)
     last = able or not wide

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from scipy.special import ndtri
 
 from anonpipe.columns import Column
-from anonpipe.encoding.values import from_numbers, numbers, plain, with_nullable_types
+from anonpipe.encoding.values import Grid, from_numbers, numbers, plain, with_nullable_types
 from anonpipe.errors import DamagedError, EngineError
 from anonpipe.evaluate.utility import ks_distance
 from anonpipe.job.linked import FILE_ROWS, FIRST, PART, ROW, before_name, gap_name, masked_rows, mean_name
@@ -317,6 +317,7 @@ _LEVELS = 8  # Categories of a column by which records are compared
 # What a standard deviation counts of a column that tells all: of the row before, the unit's mean, and its other columns
 _BEFORE, _MEAN, _OF_UNIT = 3.0, 1.5, 1.0
 _ORDER = 0.3  # The same of the order, at least: units keep to their time
+_WHOLE = (Grid(1.0, -np.inf, np.inf),) * 3  # Of spells without steps and bounds
 _RARELY, _FINAL = 0.25, 5.0  # Of the share of rows that have a next one; what it counts that such a row is the last
 
 
@@ -366,16 +367,13 @@ def linked(records: pa.Table, fitted: Fitted, layout: UnitLayout) -> Linked:
     if (name := layout.order) in layout.of_row:
         own, gap = (numbers_of(records, each)[record] for each in (name, gap_name(name)))
         if layout.end is None:
-            moved[name] = _order_of(own, gap, starts, unit)
+            moved[name] = fitted.grid(name).round(_order_of(own, gap, starts, unit))
         else:
             length = numbers_of(records, layout.length)[record]
-            latest = fitted.job.columns[layout.end].numeric_bounds[1]
-            moved[name], moved[layout.length] = _in_order(own, gap, starts, unit, length, latest)
-            moved[layout.end] = moved[name] + moved[layout.length]
-    made = {}
-    for each, values in moved.items():
-        grid = fitted.grid(each)
-        made[each] = from_numbers(grid.round(values), fitted.schema.field(each), grid.step)
+            grids = [fitted.grid(each) for each in (name, layout.end, layout.length)]
+            begin, length = _in_order(own, gap, starts, unit, length, grids)
+            moved |= zip((name, layout.end, layout.length), _on_grids(begin, length, unit, grids), strict=True)
+    made = {each: from_numbers(of, fitted.schema.field(each), fitted.grid(each).step) for each, of in moved.items()}
     return Linked(record, record[starts][unit], unit, made)
 
 
@@ -403,28 +401,51 @@ def _in_order(
     starts: IntArray,
     unit: IntArray,
     length: FloatArray | None = None,
-    latest: float | None = None,
+    grids: Sequence[Grid] = _WHOLE,
 ) -> tuple[FloatArray, FloatArray]:
     """The start of each unit, gaps and lengths from there on; units that would end after all records begin earlier.
 
-    Returns the order and the lengths of rows; without lengths gaps are between starts. No row ends after `latest`.
+    Returns the order and the lengths of rows; without lengths gaps are between starts. `grids`: of begin, end, length.
     """
-    # Where that does not suffice, all gaps and lengths of the unit are shorter by the same factor.
-    size = np.zeros(len(own)) if length is None else np.nan_to_num(length)
-    gap, last, low = np.nan_to_num(gap), min((own + size).max(), np.inf if latest is None else latest), own.min()
+    # Where that does not suffice, all gaps and lengths of the unit, above the least one, shrink by the same factor.
+    (gap_step, step), lowest = (max(1.0, grid.step or 1.0) for grid in grids[::2]), max(0.0, grids[2].low)
+    lowest += (grids[2].origin - lowest) % step
+    there = np.zeros(len(own)) if length is None else 1.0 - np.isnan(length)
+    least = np.minimum(lowest * there, size := there * np.nan_to_num(0.0 if length is None else length))
+    gap, last, low = np.nan_to_num(gap), min((own + size).max(), grids[1].high), own.min()
     gap[starts] = 0.0
+    ends = np.append(starts[1:], len(own)) - 1
+    short, span = (np.add.reduceat(each, starts) for each in (least, gap + size))
+    factor, room = np.ones(len(span)), max(low, grids[1].low)  # where the first spell ends
+    for most, way, kept in (
+        (last - low, span, short),
+        (own.max() - low, span - size[ends], short - least[ends]),
+        (last - room, span - size[starts], short - least[starts]),
+        (own.max() - room, span - size[ends] - size[starts], short - least[ends] - least[starts]),
+    ):
+        factor = np.minimum(factor, np.divide(most - kept, way - kept, out=np.ones(len(way)), where=way > kept))
+    gap, size = gap * (factor := np.maximum(factor, 0.0))[unit], least + (size - least) * factor[unit]
     span = np.add.reduceat(gap + size, starts)
-    to_begin = span - size[np.append(starts[1:], len(own)) - 1]  # Of the last row
-    factor = np.ones(len(span))
-    for most, way in ((last, span), (own.max(), to_begin)):
-        factor = np.minimum(factor, np.divide(most - low, way, out=np.ones(len(way)), where=way > 0))
-    begin = np.minimum(own[starts], np.minimum(last - factor * span, own.max() - factor * to_begin))
-    gap, size = gap * factor[unit], size * factor[unit]
+    begin = np.minimum(own[starts], np.minimum(last - span, own.max() - (span - size[ends])))
     if length is not None:
-        begin, gap, size = np.maximum(low, np.floor(begin)), np.floor(gap), np.floor(size)
+        gap, size = np.floor(gap / gap_step) * gap_step, least + np.floor((size - least) / step) * step
+        begin = np.maximum(low, np.maximum(np.floor(begin), np.minimum(own[starts], grids[1].low - size[starts])))
     total = np.cumsum(gap + size) - size
     made = np.minimum(begin[unit] + (total - total[starts][unit]), own.max())
     return made, size if length is None else np.where(np.isnan(length), np.nan, size)
+
+
+def _on_grids(begin: FloatArray, length: FloatArray, unit: IntArray, grids: Sequence[Grid]) -> tuple[FloatArray, ...]:
+    """Begin, end and length of rows at permissible values; as given in units that would overlap there."""
+    end, later = begin + length, np.diff(unit) == 0
+    near, far = grids[0].round(begin), grids[1].round(end)
+    ends, after = far[:-1], near[1:]  # an end stays the next begin, or not above it
+    far[:-1] = np.where(later & ((ends > after) | (end[:-1] == begin[1:])), after, ends)
+    beyond = (far - near < max(0.0, grids[2].low)) | (far - near > grids[2].high)
+    beyond[1:] |= later & (after < np.fmax(near, far)[:-1])
+    given = np.bincount(unit, beyond)[unit] > 0
+    begin, end = np.where(given, begin, near), np.where(given, end, far)
+    return begin, end, end - begin
 
 
 def _units_of(records: pa.Table, job: Job, layout: UnitLayout) -> tuple[IntArray, IntArray]:
