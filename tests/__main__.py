@@ -31,8 +31,8 @@ CHECKS = (
 ENOUGH = 8 << 30
 """Bytes; the tests write less than one GiB."""
 
-SIDE_BY_SIDE = ["-n", "2", "--dist", "worksteal"]
-"""Two processes; who has nothing left takes tests of the other."""
+SIDE_BY_SIDE = ["-n", "3", "--dist", "worksteal"]
+"""Three processes for two cores, as tests of servers wait; who has nothing left takes tests of the others."""
 
 
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}

@@ -400,7 +400,7 @@ def test_spells_lie_between_first_begin_and_last_end(seed):
     latest = None if seed % 2 else 600.0
     any_day = Grid(1.0, -np.inf, np.inf)
     grids = any_day, replace(any_day, high=latest or np.inf), any_day
-    begin, size = unfold._in_order(own, gap, starts, unit, length, grids)
+    begin, size = unfold._spells(own, gap, length, starts, unit, grids)
     last = min(np.nanmax(own + np.nan_to_num(length)), latest or np.inf)
     for which in range(60):
         at = np.flatnonzero(unit == which)
@@ -455,7 +455,7 @@ def test_spells_keep_steps_bounds_and_heaps(seed):
     own[starts] = np.maximum(own[starts], earliest)
     heaps = np.arange(0.0, 800.0, 30.0) if step == 1 else None
     grids = Grid(step, own.min(), 720.0, heaps=heaps), Grid(step, earliest, 720.0), Grid(step, 30.0, np.inf)
-    order, size = unfold._in_order(own, gap, starts, unit, length, grids)
+    order, size = unfold._spells(own, gap, length, starts, unit, grids)
     begin, end, days = unfold._on_grids(order, size, unit, grids)
     later = np.diff(unit) == 0
     assert np.array_equal(begin + days, end, equal_nan=True) and np.array_equal(np.isnan(days), np.isnan(length))

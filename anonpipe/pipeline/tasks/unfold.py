@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -317,7 +318,6 @@ _LEVELS = 8  # Categories of a column by which records are compared
 # What a standard deviation counts of a column that tells all: of the row before, the unit's mean, and its other columns
 _BEFORE, _MEAN, _OF_UNIT = 3.0, 1.5, 1.0
 _ORDER = 0.3  # The same of the order, at least: units keep to their time
-_WHOLE = (Grid(1.0, -np.inf, np.inf),) * 3  # Of spells without steps and bounds
 _RARELY, _FINAL = 0.25, 5.0  # Of the share of rows that have a next one; what it counts that such a row is the last
 
 
@@ -371,7 +371,7 @@ def linked(records: pa.Table, fitted: Fitted, layout: UnitLayout) -> Linked:
         else:
             length = numbers_of(records, layout.length)[record]
             grids = [fitted.grid(each) for each in (name, layout.end, layout.length)]
-            begin, length = _in_order(own, gap, starts, unit, length, grids)
+            begin, length = _spells(own, gap, length, starts, unit, grids)
             moved |= zip((name, layout.end, layout.length), _on_grids(begin, length, unit, grids), strict=True)
     made = {each: from_numbers(of, fitted.schema.field(each), fitted.grid(each).step) for each, of in moved.items()}
     return Linked(record, record[starts][unit], unit, made)
@@ -391,48 +391,55 @@ def _order_of(own: FloatArray, gap: FloatArray, starts: IntArray, unit: IntArray
     def moved(order: FloatArray) -> float:
         return max(ks_distance(own, order), ks_distance(gaps, np.diff(order, prepend=0.0)[later]))
 
-    made = _in_order(own, gap, starts, unit)[0]
+    made = _in_order(own, gap, starts, unit)
     return min(own[np.lexsort((own, unit))], made, key=moved) if later.any() else made
 
 
-def _in_order(
-    own: FloatArray,
-    gap: FloatArray,
-    starts: IntArray,
-    unit: IntArray,
-    length: FloatArray | None = None,
-    grids: Sequence[Grid] = _WHOLE,
-) -> tuple[FloatArray, FloatArray]:
-    """The start of each unit, gaps and lengths from there on; units that would end after all records begin earlier.
-
-    Returns the order and the lengths of rows; without lengths gaps are between starts. `grids`: of begin, end, length.
-    """
-    # Where that does not suffice, all gaps and lengths of the unit, above the least one, shrink by the same factor.
-    (gap_step, step), lowest = (max(1.0, grid.step or 1.0) for grid in grids[::2]), max(0.0, grids[2].low)
-    lowest += (grids[2].origin - lowest) % step
-    there = np.zeros(len(own)) if length is None else 1.0 - np.isnan(length)
-    least = np.minimum(lowest * there, size := there * np.nan_to_num(0.0 if length is None else length))
-    gap, last, low = np.nan_to_num(gap), min((own + size).max(), grids[1].high), own.min()
+def _in_order(own: FloatArray, gap: FloatArray, starts: IntArray, unit: IntArray) -> FloatArray:
+    """The start of each unit and the gaps from there on; units that would end after all records begin earlier."""
+    # Where that does not suffice, all gaps of the unit are shorter by the same factor.
+    gap = np.nan_to_num(gap)
     gap[starts] = 0.0
-    ends = np.append(starts[1:], len(own)) - 1
-    short, span = (np.add.reduceat(each, starts) for each in (least, gap + size))
-    factor, room = np.ones(len(span)), max(low, grids[1].low)  # where the first spell ends
-    for most, way, kept in (
-        (last - low, span, short),
-        (own.max() - low, span - size[ends], short - least[ends]),
-        (last - room, span - size[starts], short - least[starts]),
-        (own.max() - room, span - size[ends] - size[starts], short - least[ends] - least[starts]),
-    ):
-        factor = np.minimum(factor, np.divide(most - kept, way - kept, out=np.ones(len(way)), where=way > kept))
-    gap, size = gap * (factor := np.maximum(factor, 0.0))[unit], least + (size - least) * factor[unit]
+    span, room = np.add.reduceat(gap, starts), own.max() - own.min()
+    gap *= np.divide(room, span, out=np.ones(len(span)), where=span > room)[unit]
+    total = np.cumsum(gap)
+    begin = np.minimum(own[starts], own.max() - np.minimum(span, room))
+    return np.asarray(np.minimum(begin[unit] + (total - total[starts][unit]), own.max()))
+
+
+def _spells(
+    own: FloatArray, gap: FloatArray, length: FloatArray, starts: IntArray, unit: IntArray, grids: Sequence[Grid]
+) -> tuple[FloatArray, FloatArray]:
+    """Begin and length of rows that follow by gaps from the end before; units that would end too late begin earlier.
+
+    Where that does not suffice, gaps shrink by the unit's factor, and lengths down to the least one. Begins stay among
+    all masked ones, and ends inside their bounds; `grids`: of begin, end and length.
+    """
+    gap_step, _, step = (max(1.0, grid.step or 1.0) for grid in grids)
+    shortest = max(0.0, grids[2].low)
+    shortest += (grids[2].origin - shortest) % step
+    without_end, size, gap = np.isnan(length), np.nan_to_num(length), np.nan_to_num(gap)
+    least = np.where(without_end, 0.0, np.minimum(shortest, size))
+    gap[starts], final = 0.0, np.append(starts[1:], len(own)) - 1
+    earliest, latest = own.min(), own.max()
+    first_end, last_end = max(earliest, grids[1].low), min((own + size).max(), grids[1].high)
+    factor = np.ones(len(starts))
+    for from_end, to_begin in itertools.product((False, True), repeat=2):  # the first and the last row's
+        room = (latest if to_begin else last_end) - (first_end if from_end else earliest)
+        way, kept = (
+            np.add.reduceat(lengths + gaps, starts) - from_end * lengths[starts] - to_begin * lengths[final]
+            for lengths, gaps in ((size, gap), (least, 0.0))
+        )
+        factor = np.minimum(factor, np.divide(room - kept, way - kept, out=np.ones(len(way)), where=way > kept))
+    factor = np.maximum(factor, 0.0)[unit]
+    gap, size = gap * factor, least + (size - least) * factor
     span = np.add.reduceat(gap + size, starts)
-    begin = np.minimum(own[starts], np.minimum(last - span, own.max() - (span - size[ends])))
-    if length is not None:
-        gap, size = np.floor(gap / gap_step) * gap_step, least + np.floor((size - least) / step) * step
-        begin = np.maximum(low, np.maximum(np.floor(begin), np.minimum(own[starts], grids[1].low - size[starts])))
+    begin = np.minimum(own[starts], np.minimum(last_end - span, latest - (span - size[final])))
+    gap, size = np.floor(gap / gap_step) * gap_step, least + np.floor((size - least) / step) * step
+    begin = np.maximum(np.floor(begin), np.minimum(own[starts], grids[1].low - size[starts]))
     total = np.cumsum(gap + size) - size
-    made = np.minimum(begin[unit] + (total - total[starts][unit]), own.max())
-    return made, size if length is None else np.where(np.isnan(length), np.nan, size)
+    made = np.minimum(np.maximum(begin, earliest)[unit] + (total - total[starts][unit]), latest)
+    return made, np.where(without_end, np.nan, size)
 
 
 def _on_grids(begin: FloatArray, length: FloatArray, unit: IntArray, grids: Sequence[Grid]) -> tuple[FloatArray, ...]:
