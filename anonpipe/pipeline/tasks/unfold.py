@@ -356,8 +356,6 @@ def linked(records: pa.Table, fitted: Fitted, layout: UnitLayout) -> Linked:
     for at in range(buckets):
         rows = np.flatnonzero(bucket == at)
         unit, place = _units_of(records.take(pa.array(rows)), fitted.job, layout)
-        if layout.end is not None:  # rows without an end come last
-            place += layout.most * ((place > 0) & np.isnan(numbers_of(records, layout.end)[rows]))
         sequence = np.lexsort((place, unit))
         parts.append(np.stack([rows[sequence], unit[sequence] + units]))
         units += int(unit.max()) + 1
@@ -460,13 +458,13 @@ def _units_of(records: pa.Table, job: Job, layout: UnitLayout) -> tuple[IntArray
     # Units begin with the records of first rows. As many go on as there are records of the next row: those that want
     # most rows, then those that ended before they had as many. Together they take these records, each one, so that the
     # sum of squared distances is smallest, and `_final` ones go to units that want no more. Records that are left at
-    # the end go to units in the same way.
+    # the end go to units in the same way. Nothing follows a record without an end, unless all units have one.
     from scipy.optimize import linear_sum_assignment  # here, as both take .3 s to load
     from scipy.spatial.distance import cdist
 
     row, rows = (records.column(name).to_numpy() for name in (ROW, ROWS))
-    if layout.end is not None:
-        rows = np.where(np.isnan(numbers_of(records, layout.end)), 1, rows)
+    without_end = np.isnan(np.zeros(len(row)) if layout.end is None else numbers_of(records, layout.end))
+    rows = np.where(without_end, 1, rows)
     begins = pc.equal(records.column(PART), FIRST).to_numpy()
     first, rest = np.flatnonzero(begins), np.flatnonzero(~begins)
     if not len(first):
@@ -480,11 +478,11 @@ def _units_of(records: pa.Table, job: Job, layout: UnitLayout) -> tuple[IntArray
     unit, place = np.zeros((2, len(row)), dtype=np.int64)
     unit[first], length = np.arange(len(first)), np.ones(len(first), dtype=np.int64)
     final = _FINAL * _final(records, job, layout)[:, None]
-    longest, begin, step = np.argsort(-rows[first], kind="stable"), 0, 1
+    longest, begin, step, over = np.argsort(-rows[first], kind="stable"), 0, 1, without_end[first]
     while begin < len(rest):
         step += 1
         last, unmet, ended = step > layout.most, rows[first] > length, length < step - 1
-        able = longest[(last | unmet | ~ended)[longest]]
+        able = longest[((last | unmet | ~ended) & ~(over & ~over.all()))[longest]]
         able = able[np.argsort((~unmet if last else ended)[able], kind="stable")]
         end = min(begin + len(able), len(rest) if last else max(begin, upto[step]))
         for units, taken in _blocks(state, able[: end - begin], sought, rest[begin:end]):
@@ -495,6 +493,7 @@ def _units_of(records: pa.Table, job: Job, layout: UnitLayout) -> tuple[IntArray
             state[units, :width] = left[taken]
             state[units, -1] += way[taken]
             length[units] += 1
+            over[units] |= without_end[taken]
         begin = end
     return unit, place
 
