@@ -422,7 +422,7 @@ def _names_for(suffix: str, names: Sequence[str]) -> dict[str, str]:
         valid = re.fullmatch(pattern, name) is not None and re.fullmatch(reserved, name) is None
         return valid and len(name) <= most and alike(name) not in taken
 
-    for name in (name for name in names if fits(name)):
+    for name in names:
         if fits(name):
             found[name] = name
             taken.add(alike(name))

@@ -332,7 +332,7 @@ class Job(Options):
         how |= {"recoded"} if self.keys_recoded and (self.mask is None or self.mask.method == "pram") else set()
         bounded = any(column.bounds is not None for column in self.columns.values())
         how |= {name for name, on in (("normal_scores", scored), ("rules", self.rules), ("bounds", bounded)) if on}
-        how |= {"strata"} if {PART} < {PART, *self.strata.by} else set()  # others than those of linked rows
+        how |= {"strata"} if set(self.strata.by) - {PART} else set()  # others than those of linked rows
         for rule in self.parsed_rules:  # the order of rows side by side
             order = rule.target.removesuffix(" (row 2)")
             rows = rule.kind == "order" and rule.terms == ((f"{order} (row 1)", 1.0),)

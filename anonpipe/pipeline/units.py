@@ -131,7 +131,7 @@ class Folded:
             )
         if self.layout.counted:
             names = ", ".join(map(repr, self.layout.counted))
-            found.append(f"the number of rows in all units of the input, and counted in the release: {names}")
+            found.append(f"columns that are the number of rows in all units are counted in the release: {names}")
         less, fewest = self._less, self.layout.numbers[0]
         if (self.sizes * less).any():
             gone, cut = int(self.sizes[1:fewest].sum()), int((self.sizes * less)[fewest:].sum())
@@ -753,13 +753,14 @@ def _forms(job: Job, facts: _Facts, averaged: tuple[str, ...]) -> Iterator[_Form
     complete = tuple(name for name in of_row if not facts.by_name[name][1])
     columns = str(job.unit_column), job.release.order, of_unit, of_row
     able = job.mask is not None and MASKERS[job.mask.method].grouped  # others count rows, not units
-    ends = facts.spells or (None, "")
+    end, length = facts.spells or (None, "")
 
     def of_linked_rows() -> _Form:
         linked.check_linked_width(job, averaged, units)
-        layout = UnitLayout(*columns, _numbers(job, facts.sizes, True), complete, True, averaged, counted=facts.counted)
+        sizes = _numbers(job, facts.sizes, True)
+        layout = UnitLayout(*columns, sizes, complete, True, averaged, end=end, length=length, counted=facts.counted)
         try:
-            return _Form.of(job, facts, replace(layout, end=ends[0], length=ends[1]), None)
+            return _Form.of(job, facts, layout, None)
         except JobError as error:
             raise JobError(f"{error}. {_of_overlapping(facts.overlapping)}") if facts.overlapping else error from None
 
@@ -803,8 +804,8 @@ def _chosen(job: Job, facts: _Facts, forms: Iterator[_Form]) -> tuple[_Form, str
                 f"categories side by side make about {form.dummies} feature columns, more than {MOST_DUMMIES}{others}; "
                 "or join categories, or drop columns that have many"
             ) from None
-    cause = ", as side by side they have too many columns"
-    cause *= form.layout.linked and form.layout.end is None and not (len(tried) > 1 and tried[0].within(None))
+    too_wide = not any(each.within(None) for each in tried if not each.layout.linked)
+    cause = ", as side by side they have too many columns" * (form.layout.linked and not form.layout.end and too_wide)
     others = "".join(f"; {each.name}: {each.expected:.3f}" for each in tried if each is not form) + others
     why = f", with an expected AUC of membership of {form.expected:.3f} (limit {limit:g}{others})" if limit else ""
     why += "" if form.within(limit) else _of_fewer_rows(job, facts, form.layout, limit)

@@ -229,7 +229,7 @@ def lengths_off(work: Work, cut: Cut) -> tuple[float, float] | None:
 
 
 def order_off(work: Work, cut: Cut) -> tuple[float, float] | None:
-    """How far links move the order, ends and lengths of rows at most (Smirnov), and the limit; None without links."""
+    """How far links move order, ends, lengths and counts at most (Smirnov), and the limit; None without links."""
     if work.folded is None or not work.folded.layout.linked:
         return None
     results = work.staging.results("unfold").read_all(cut.files)
@@ -413,14 +413,15 @@ def _spells(
     Where that does not suffice, gaps shrink by the unit's factor, and lengths down to the least one. Begins stay among
     all masked ones, and ends inside their bounds; `grids`: of begin, end and length.
     """
-    gap_step, _, step = (max(1.0, grid.step or 1.0) for grid in grids)
-    shortest = max(0.0, grids[2].low)
-    shortest += (grids[2].origin - shortest) % step
+    of_begin, of_end, of_length = grids
+    gap_step, step = (max(1.0, grid.step or 1.0) for grid in (of_begin, of_length))
+    shortest = max(0.0, of_length.low)
+    shortest += (of_length.origin - shortest) % step
     without_end, size, gap = np.isnan(length), np.nan_to_num(length), np.nan_to_num(gap)
     least = np.where(without_end, 0.0, np.minimum(shortest, size))
     gap[starts], final = 0.0, np.append(starts[1:], len(own)) - 1
     earliest, latest = own.min(), own.max()
-    first_end, last_end = max(earliest, grids[1].low), min((own + size).max(), grids[1].high)
+    first_end, last_end = max(earliest, of_end.low), min((own + size).max(), of_end.high)
     factor = np.ones(len(starts))
     for from_end, to_begin in itertools.product((False, True), repeat=2):  # the first and the last row's
         room = (latest if to_begin else last_end) - (first_end if from_end else earliest)
@@ -434,7 +435,7 @@ def _spells(
     span = np.add.reduceat(gap + size, starts)
     begin = np.minimum(own[starts], np.minimum(last_end - span, latest - (span - size[final])))
     gap, size = np.floor(gap / gap_step) * gap_step, least + np.floor((size - least) / step) * step
-    begin = np.maximum(np.floor(begin), np.minimum(own[starts], grids[1].low - size[starts]))
+    begin = np.maximum(np.floor(begin), np.minimum(own[starts], of_end.low - size[starts]))
     total = np.cumsum(gap + size) - size
     made = np.minimum(np.maximum(begin, earliest)[unit] + (total - total[starts][unit]), latest)
     return made, np.where(without_end, np.nan, size)
@@ -442,11 +443,11 @@ def _spells(
 
 def _on_grids(begin: FloatArray, length: FloatArray, unit: IntArray, grids: Sequence[Grid]) -> tuple[FloatArray, ...]:
     """Begin, end and length of rows at permissible values; as given in units that would overlap there."""
-    end, later = begin + length, np.diff(unit) == 0
-    near, far = grids[0].round(begin), grids[1].round(end)
+    (of_begin, of_end, of_length), end, later = grids, begin + length, np.diff(unit) == 0
+    near, far = of_begin.round(begin), of_end.round(end)
     ends, after = far[:-1], near[1:]  # an end stays the next begin, or not above it
     far[:-1] = np.where(later & ((ends > after) | (end[:-1] == begin[1:])), after, ends)
-    beyond = (far - near < max(0.0, grids[2].low)) | (far - near > grids[2].high)
+    beyond = (far - near < max(0.0, of_length.low)) | (far - near > of_length.high)
     beyond[1:] |= later & (after < np.fmax(near, far)[:-1])
     given = np.bincount(unit, beyond)[unit] > 0
     begin, end = np.where(given, begin, near), np.where(given, end, far)
@@ -477,7 +478,7 @@ def _units_of(records: pa.Table, job: Job, layout: UnitLayout) -> tuple[IntArray
     state[:, -1] += way[first]
     unit, place = np.zeros((2, len(row)), dtype=np.int64)
     unit[first], length = np.arange(len(first)), np.ones(len(first), dtype=np.int64)
-    final = _FINAL * _final(records, job, layout)[:, None]
+    final = _FINAL * (without_end | _final(records, job, layout))[:, None]
     longest, begin, step, over = np.argsort(-rows[first], kind="stable"), 0, 1, without_end[first]
     while begin < len(rest):
         step += 1
@@ -499,10 +500,8 @@ def _units_of(records: pa.Table, job: Job, layout: UnitLayout) -> tuple[IntArray
 
 
 def _final(records: pa.Table, job: Job, layout: UnitLayout) -> BoolArray:
-    """Records without an end, or of a category that has a next row less than `_RARELY` as often, such as a death."""
+    """Records of a category that has a next row less than `_RARELY` as often as others, such as a death."""
     found = np.zeros(len(records), dtype=np.bool_)
-    if layout.end is not None:
-        found |= np.isnan(numbers_of(records, layout.end))
     for name in (name for name in masked_rows(job, layout) if job.columns[name].kind.coded):
         column, before = (plain(records.column(each).combine_chunks()) for each in (name, before_name(name)))
         levels = pc.unique(column).drop_null()
@@ -530,13 +529,13 @@ def _blocks(
 
 
 def _compared(records: pa.Table, job: Job, layout: UnitLayout) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """What a record seeks of the row before and of its unit, what it leaves for the next row, and its way to go."""
+    """What a record seeks of the row before and of its unit, leaves for the next row, and adds to the order."""
     # Differences count as much as columns are correlated with the row that they are to explain. The last column is the
     # order, on which gaps add up.
     later = pc.not_equal(records.column(PART), FIRST).to_numpy()
     column = {name: records.column(name).combine_chunks() for name in records.column_names}
     coded = {name for name, each in job.columns.items() if each.kind.coded}
-    several = [name for name in layout.of_row if before_name(name) in column]
+    several = masked_rows(job, layout)
     left = [_features(column[name], column[name], name in coded) for name in several]
     sought = [_features(column[before_name(name)], column[name], name in coded) for name in several]
     weights = [_BEFORE * _tie(one[later], other[later]) for one, other in zip(sought, left, strict=True)]
