@@ -47,6 +47,11 @@ class Kind(StrEnum):
         """Whether values are handled as positions in a list of categories."""
         return self in (Kind.ORDINAL, Kind.BINARY, Kind.CATEGORICAL)
 
+    @property
+    def number(self) -> bool:
+        """Whether values are numbers, and no dates."""
+        return self in (Kind.CONTINUOUS, Kind.INTEGER)
+
 
 class Role(StrEnum):
     """What the release does with a column."""
@@ -140,6 +145,11 @@ class Column(BaseModel):
     calibrate: tuple[str, ...] = ()
     """For role `sampling_weight`: such columns for each of whose categories the released weights add up to the
     sum in the original (iterative proportional fitting, Deming & Stephan 1940), of k or more records each."""
+    spike: float | None = None
+    """Of a masked number without nulls: a value that many records have, as costs have 0. Whether a record has it is
+    masked apart from the other values, as nulls are (a semicontinuous variable, in two parts), so that its share by
+    category is kept. Without, it is one of the values in their order. Nothing of this holds for `cluster`, for masks on
+    the values' own scale, for units that are released whole, and for columns that a rule computes."""
     missing: Literal["carry", "error"] = "carry"
     """`carry`: nulls are information, masked and released as nulls again; `error`: a null is refused."""
     weight: float = Field(default=1.0, ge=0)
@@ -186,12 +196,18 @@ class Column(BaseModel):
         if self.kind is Kind.BINARY and self.levels is not None and len(self.levels) != 2:
             raise ValueError(f"a binary column has two levels, not {len(self.levels)}")
         self._check_role()
+        if self.spike is not None and (self.role not in (Role.MASKED, Role.DERIVED) or not self.kind.number):
+            raise ValueError("spike is for masked columns of kind continuous or integer; remove it")
         if self.bounds is not None:
             low, high = self.numeric_bounds
             if low is not None and high is not None and low >= high:
                 raise ValueError("bounds are given as [low, high] with low < high")
             if self.kind is Kind.INTEGER and any(end is not None and not end.is_integer() for end in (low, high)):
                 raise ValueError("bounds of kind integer are whole numbers; correct them, or write kind: continuous")
+            if self.spike is not None and not (-math.inf if low is None else low) <= self.spike <= (
+                math.inf if high is None else high
+            ):
+                raise ValueError("the spike lies outside the bounds; correct either")
         self._check_transform()
         return self
 
@@ -207,7 +223,7 @@ class Column(BaseModel):
         if (self.by or self.calibrate) and self.role is not Role.SAMPLING_WEIGHT:
             raise ValueError("by and calibrate go with role sampling_weight; give the weight this role")
         of_numbers = self.role in (Role.SURVIVAL_TIME, Role.SAMPLING_WEIGHT)
-        if of_numbers and self.kind not in (Kind.CONTINUOUS, Kind.INTEGER):
+        if of_numbers and not self.kind.number:
             raise ValueError(f"a {self.role.value} column is continuous or integer")
 
     def _check_transform(self) -> None:
@@ -217,7 +233,7 @@ class Column(BaseModel):
             raise ValueError("transform normal_scores is for numbers and dates that are masked; remove it")
         if self.transform != "log":
             return
-        if not self.encoded or self.kind not in (Kind.CONTINUOUS, Kind.INTEGER):
+        if not self.encoded or not self.kind.number:
             raise ValueError("transform log is for continuous and integer columns that are masked; remove it")
         low = self.numeric_bounds[0]
         if low is None or low < 0 or (low == 0 and self.resolution is None):
@@ -273,6 +289,16 @@ class Column(BaseModel):
         return float(value)
 
     @property
+    def without_spike(self) -> Column:
+        """The column of the values other than its spike, which is null where they are missing."""
+        low, high = self.numeric_bounds
+        if low is not None and low == self.spike and (high is None or low + (self.resolution or 0.0) < high):
+            low += self.resolution or 0.0
+        ends = None if self.bounds is None else (low, high)
+        kept = self.model_dump(include={"kind", "step", "weight", "extremes"})
+        return Column(**kept, bounds=ends, transform=self.transform)
+
+    @property
     def resolution(self) -> float | None:
         """The step that released values obey: the declared one, or 1 for integers and dates."""
         if self.step is not None:
@@ -321,6 +347,7 @@ class Rule:
     `linear`: the target is a constant plus multiples of other columns.
     `product`: the target is a constant times and divided by `factors`; of `terms` the number is the column's power.
     `order`: the target lies `gap` after (sign 1) or before (sign -1) the first of `terms` that is there.
+    `spike`: the target is `gap`, or the constant where that is missing, as `Column.spike` says.
     `share`: the target lies between 0 and the only term, and is `gap` times it; `ratio`: without an upper end.
     `limit`: the target is at most the sum of a `linear` rule, and lies `gap` of the way there from its lower bound.
     `lookup`: the target is a function of the only term. `pairs`: only pairs of both that occur are released.
@@ -328,7 +355,7 @@ class Rule:
     """
 
     text: str
-    kind: Literal["linear", "product", "order", "share", "ratio", "limit", "lookup", "pairs", "condition"]
+    kind: Literal["linear", "product", "order", "spike", "share", "ratio", "limit", "lookup", "pairs", "condition"]
     target: str = ""
     terms: tuple[tuple[str, float], ...] = ()
     constant: float = 0.0

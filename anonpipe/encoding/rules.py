@@ -33,7 +33,12 @@ _ROWS, _CANDIDATES = 256, 1024  # Rows, and partners for them, that are matched 
 
 
 def base_of(rule: Rule, batch: pa.RecordBatch) -> FloatArray:
-    """The first column there of those that an order begins at; of a limit the largest target; shape (n_rows,)."""
+    """The first column there of those that an order begins at; of a limit the largest target, of a spike this one.
+
+    Shape (n_rows,).
+    """
+    if rule.kind == "spike":
+        return np.full(batch.num_rows, rule.constant)
     if rule.kind == "limit":  # the target's own bound where an operand is missing
         return np.maximum(np.fmin(_sum(rule, batch), rule.ends[1]), rule.ends[0])
     found = [numbers(batch.column(name)) for name, _ in rule.terms]
@@ -52,6 +57,8 @@ def _gap(rule: Rule, batch: pa.RecordBatch) -> FloatArray:
         return np.divide(target - low, base - low, out=whole, where=below)
     if rule.kind in ("share", "ratio"):
         return np.divide(target, base, out=np.where(base == 0, 0.0 * target, np.nan), where=base != 0)
+    if rule.kind == "spike":
+        return np.where(target == base, np.nan, target)
     gap = rule.sign * (target - base)
     if timed or rule.step:  # without what is between steps: equal differences of cents would be rare values
         step = rule.step or 1.0
@@ -76,6 +83,9 @@ def value_of(rule: Rule, batch: pa.RecordBatch) -> FloatArray:
     """What a rule computes, NaN where an operand is missing or a divisor is 0, shape (n_rows,)."""
     if rule.kind == "order":
         return base_of(rule, batch) + rule.sign * numbers(batch.column(rule.gap))
+    if rule.kind == "spike":
+        gap = numbers(batch.column(rule.gap))
+        return np.where(np.isnan(gap), rule.constant, gap)
     if rule.kind == "limit":
         return rule.ends[0] + numbers(batch.column(rule.gap)) * (base_of(rule, batch) - rule.ends[0])
     return _product(rule, batch) if rule.factors else _sum(rule, batch)
@@ -108,6 +118,8 @@ def is_broken(rule: Rule, batch: pa.RecordBatch, columns: Mapping[str, Column]) 
     if rule.kind == "condition":
         return _all(rule.when, batch, columns) & ~_all(rule.then, batch, columns)
     target = numbers(batch.column(rule.target))
+    if rule.kind == "spike":
+        return np.isnan(target)
     if rule.kind == "limit":
         return np.asarray(target > _highest(rule, batch))
     if rule.kind == "share":
@@ -182,7 +194,8 @@ def absent_by_category(rules: Sequence[Rule], cells: ColumnEncoder, scan: Scan) 
 
 def limits_of(rules: Sequence[Rule], name: str) -> list[tuple[float, bool]]:
     """What conditions compare a column of numbers with, and whether values up to it are meant, or values below it."""
-    tests = [test for rule in rules for test in (*rule.when, *rule.then) if test.column == name]
+    names = {name, *(rule.target for rule in rules if rule.kind == "spike" and rule.gap == name)}
+    tests = [test for rule in rules for test in (*rule.when, *rule.then) if test.column in names]
     ends = [(test.operator, float(value)) for test in tests for value in test.values]
     below = [(value, False) for operator, value in ends if operator not in ("<=", ">")]
     return below + [(value, True) for operator, value in ends if operator not in ("<", ">=")]
@@ -238,7 +251,8 @@ class RuleCounts:
     broken: IntArray  # Rows that break each rule; of a lookup and of pairs not known yet, shape (n_rules,)
     # Rows of each order with a target and none of the columns that it begins at, shape (n_rules,)
     without_operand: IntArray
-    # Rows that meet what a condition begins with, or have a numerator over a divisor of 0, shape (n_rules,)
+    # Rows that meet what a condition begins with, have a numerator over a divisor of 0, or another value than a spike,
+    # shape (n_rules,)
     met: IntArray
     pairs: dict[int, PairCounts]  # Of each lookup and each rule of pairs
     targets: dict[int, Radix]  # Of each rule with a column of differences, shares or ratios the values of its target
@@ -260,6 +274,11 @@ class RuleCounts:
             if rule.kind in ("lookup", "pairs"):
                 arrays = [plain(batch.column(name)) for name in (rule.terms[0][0], rule.target)]
                 pairs[at] = PairCounts.of(pa.record_batch(arrays, names=["term", "target"]), units)
+                continue
+            if rule.kind == "spike":
+                values = numbers(batch.column(rule.target))
+                without_operand[at] = np.count_nonzero(np.isnan(values))
+                met[at] = len(values) - without_operand[at] - np.count_nonzero(values == rule.constant)
                 continue
             broken[at] = np.count_nonzero(is_broken(rule, batch, columns))
             if rule.kind == "condition":
@@ -525,6 +544,8 @@ class RuleBook:
         self, rule: Rule, cells: FloatArray, value: FloatArray, batch: pa.RecordBatch, rng: np.random.Generator
     ) -> FloatArray:
         """Values on the grid of the target, none beyond what its rule allows, shape (n_rows,)."""
+        if rule.kind == "spike":
+            return value  # other values have been rounded
         if rule.kind not in ("order", "share", "limit"):
             grid = self.cells.grid(self.positions[rule.target])
             return grid.round(value + np.sign(value) * self._halves[rule.target] * _SINGLE * (grid.step or 0.0))
@@ -614,6 +635,10 @@ class RuleBook:
     def roots(self, name: str) -> list[str]:
         """The masked columns that decide a column: of a derived one the difference, or the operands."""
         return self._masked_behind[0].get(name, [])
+
+    def masked_for(self, name: str) -> str:
+        """The column that is masked in place of one with a spike; else the column."""
+        return next((rule.gap for rule in self.rules if rule.kind == "spike" and rule.target == name), name)
 
     def behind(self, name: str) -> list[str]:
         """All masked columns that a column depends on."""
@@ -709,10 +734,11 @@ class _Repair:
             return rows
         changed = self.cells[rows]
         for test in rule.then:
-            value = self.book.only(test)
-            if value is None or self.book.columns[test.column].role is not Role.MASKED:
+            value, name = self.book.only(test), self.book.masked_for(test.column)
+            if value is None or self.book.columns[name].role is not Role.MASKED:
                 return rows
-            changed[:, self.book.positions[test.column]] = value
+            other = name == test.column or value != self.book.columns[test.column].spike
+            changed[:, self.book.positions[name]] = value if other else np.nan
         self.book.derive(changed, self.rng)
         better = ~self.book.breaks(at, rule, self.book.written(changed))
         self.cells[rows[better]] = changed[better]

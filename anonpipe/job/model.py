@@ -143,11 +143,14 @@ class Job(Options):
     @model_validator(mode="after")
     def _fits_together(self) -> Job:
         """Check the sections against each other, and say of each column by what it is masked where the job does not."""
+        own_scale = self.mask is not None and MASKERS[self.mask.method].own_scale
+        if own_scale or self.mask is None or self.whole_release:
+            for name, column in self.columns.items():
+                self.columns[name] = column.model_copy(update={"spike": None})
         self.columns.update(with_rules(self.rules, self.columns))
         self._leave_out_analyses()
         check_rules(self)
         check_sections(self)
-        own_scale = self.mask is not None and MASKERS[self.mask.method].own_scale
         by_range = self.cluster is not None and self.cluster.distance == "range"
         for name, column in self.columns.items():
             if column.can_be_scored and not column.transform and not (own_scale or by_range):
@@ -418,7 +421,7 @@ class Job(Options):
 
     @property
     def shares(self) -> frozenset[str]:
-        """Those of `differences` that are shares or ratios of two columns."""
+        """Those of `differences` that say the same as others: shares, ratios, and values other than a spike."""
         return frozenset(rule.gap for rule in self.parsed_rules if rule.gap and rule.kind != "order")
 
     @property
@@ -427,10 +430,15 @@ class Job(Options):
         return {rule.target: rule.gap for rule in self.parsed_rules if rule.kind == "limit"}
 
     @property
+    def spikes(self) -> dict[str, str]:
+        """Columns with a spike, and the column of their other values, which is masked in place of each."""
+        return {rule.target: rule.gap for rule in self.parsed_rules if rule.kind == "spike"}
+
+    @property
     def repeated(self) -> frozenset[str]:
-        """Those of `differences` that a written column repeats, rounded: shares and ratios."""
+        """Those of `differences` that a written column repeats: shares and ratios, rounded, and other than a spike."""
         ratios = {" / ".join(rule.quotient) for rule in self.parsed_rules if rule.quotient}
-        return frozenset(ratios.intersection(self.differences))
+        return frozenset(ratios.intersection(self.differences)).union(self.spikes.values())
 
     @property
     def as_probabilities(self) -> tuple[str, ...]:
@@ -601,7 +609,7 @@ def _drop_absent(content: dict[str, Any]) -> None:
 
 _ABSENT: tuple[tuple[str, Any], ...] = (
     ("by", []), ("calibrate", []), ("competing", []), ("weighted_estimates", "default"), ("unit", "none"),
-    ("copies", 1), ("relative_survival", None), ("allow", None), ("non_key", []),
+    ("copies", 1), ("relative_survival", None), ("allow", None), ("non_key", []), ("spike", None),
     *((name, None) for name in ("weights", "level", "order", "last_row", "exposure", "groups", "strata", "entry")),
 )  # fmt: skip
 

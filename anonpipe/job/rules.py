@@ -41,7 +41,10 @@ _ORDERED = ("<", "<=", ">", ">=")
 
 
 def parse_rules(texts: Sequence[str], columns: Mapping[str, Column]) -> tuple[Rule, ...]:
-    """The rules of a job in the order of their texts, of a chain several; ValueErrors tell what cannot be read."""
+    """The rules of a job in the order of their texts, of a chain several, and those of columns with a spike.
+
+    ValueErrors tell what cannot be read.
+    """
     rules = [rule for text in texts for rule in _read(text, columns)]
     derived: dict[str, Rule] = {}
     for rule in rules:
@@ -52,6 +55,10 @@ def parse_rules(texts: Sequence[str], columns: Mapping[str, Column]) -> tuple[Ru
             )
         if rule.derives:
             derived[rule.target] = rule
+    for name, column in columns.items():
+        if column.spike is not None and name not in derived:
+            gap = f"{name} other than {column.spike:g}"
+            rules.append(Rule("", "spike", name, constant=column.spike, gap=gap))
     try:
         TopologicalSorter({name: [term for term, _ in rule.terms] for name, rule in derived.items()}).prepare()
     except CycleError as error:
@@ -68,9 +75,9 @@ def with_rules(texts: Sequence[str], columns: Mapping[str, Column]) -> dict[str,
             continue
         found[rule.target] = columns[rule.target].model_copy(update={"role": Role.DERIVED, "transform": None})
         if rule.gap:
-            found[rule.gap] = _gap_column(rule, columns)
-            given = columns.get(rule.gap)
-            if given is not None and given.model_copy(update={"transform": None}) != found[rule.gap]:
+            made, given = _gap_column(rule, columns), columns.get(rule.gap)
+            found[rule.gap] = given or made
+            if given is not None and given.model_copy(update={"transform": None}) != made:
                 raise ValueError(f"rule {rule.text!r} masks a column of the name {rule.gap!r}; rename that column")
     for name, column in columns.items():
         if column.role is Role.DERIVED and name not in found:
@@ -80,7 +87,7 @@ def with_rules(texts: Sequence[str], columns: Mapping[str, Column]) -> dict[str,
 
 def check_rules(job: Job) -> None:
     """Refuse rules that the methods of a job cannot keep."""
-    rules = job.parsed_rules
+    rules = [rule for rule in job.parsed_rules if rule.text]
     if not rules:
         return
     method = job.replacing
@@ -126,6 +133,18 @@ def check_counts(rules: Sequence[Rule], counts: RuleCounts, k: int) -> None:
         if text in problems:
             continue
         said = f"rule {text!r}"
+        if rule.kind == "spike":
+            if rows := int(counts.without_operand[at]):
+                problems[rule.target] = (
+                    f"column {rule.target!r} has a spike and {plural(rows, 'row')} without a value; remove spike, or "
+                    "fill them in the input"
+                )
+            elif counts.met[at] < k:
+                problems[rule.target] = (
+                    f"column {rule.target!r}: fewer than k={k} rows have another value than the spike; remove spike, "
+                    "or drop the column"
+                )
+            continue
         if broken[text]:
             problems[text] = (
                 f"{said} does not hold in {plural(broken[text], 'row')} of the input; correct that, or remove the rule"
@@ -516,6 +535,8 @@ def _with_grid(rule: Rule, columns: Mapping[str, Column]) -> Rule:
 
 def _gap_column(rule: Rule, columns: Mapping[str, Column]) -> Column:
     """The column of the differences of an order: at least 0, on the finer of the steps; shares end at 1."""
+    if rule.kind == "spike":
+        return columns[rule.target].without_spike
     if rule.kind in ("share", "ratio", "limit"):
         return Column(kind=Kind.CONTINUOUS, bounds=(0.0, None if rule.kind == "ratio" else 1.0))
     names = [rule.target, *(name for name, _ in rule.terms)]

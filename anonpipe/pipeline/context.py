@@ -386,6 +386,12 @@ class Fitted:
         return [at for at, column in enumerate(self.cells.columns) if column.encoded]
 
     @cached_property
+    def titles(self) -> tuple[str, ...]:
+        """Names of the cells for a reader: of what is masked in place of a column with a spike, the column's."""
+        columns = {masked: name for name, masked in self.job.spikes.items()}
+        return tuple(columns.get(name, name) for name in self.cells.names)
+
+    @cached_property
     def unchanged_names(self) -> list[str]:
         """Columns whose original values are released, with restored survival times; of `disclosure` its keys."""
         names = [name for name in self.cells.names if name in self.job.key_variables]

@@ -202,7 +202,7 @@ def fit(work: Work) -> None:
         if work.folded is not None:
             unit = work.folded.with_strata(unit, job)
     rules = None
-    if job.rules:
+    if job.parsed_rules:
         rules = reduce(RuleCounts.merge, work.of_splits(RULES, RuleCounts, Radix, PairCounts, UnitSets))
         rules = rules if unit is not None else rules.without_units()
         check_counts(job.parsed_rules, rules, job.k)

@@ -169,6 +169,7 @@ class Guess:
     ordered: bool = False  # Whether its categories have an order in the input, which the steward has to declare
     levels: tuple[Scalar, ...] = ()  # This order, where the file declares it
     step: float | None = None  # Of which all numbers are multiples; None where nothing is to be said
+    zeros: float = 0.0  # Share of zeros where these are masked apart from the other numbers; 0 elsewhere
     tens: float = 0.0  # Share of multiples of 10 where these are nearly all numbers; 0 elsewhere
     timed: bool = False  # Whether its dates have times of day
     codes: Mapping[float, int] = field(default_factory=dict)  # Possible codes for "unknown": sampled rows of each

@@ -96,7 +96,8 @@ def _dimension(masked: Sequence[Look], guesses: Mapping[str, Guess], least: floa
     shares = [np.bincount(look.codes + 1) / max(1, len(look.codes)) for look in masked]
     shares = [np.where(each < least, 0.0, each) for each in shares]  # a run releases these as common values
     coded = [guesses[look.name].kind.coded for look in masked]
-    nulls = [np.array([each[0], 1.0 - each[0]]) for each, one in zip(shares, coded, strict=True) if not one]
+    missing = [each[0] or guesses[look.name].zeros for look, each in zip(masked, shares, strict=True)]
+    nulls = [np.array([each, 1.0 - each]) for each, one in zip(missing, coded, strict=True) if not one]
     return effective_dimension(coded.count(False), [*nulls, *compress(shares, coded)])
 
 
@@ -185,7 +186,7 @@ def feature_columns(looks: Sequence[Look], guesses: Mapping[str, Guess]) -> int:
     """Feature columns of the masked columns, nulls being one more category; of two categories one says it all."""
     total = 0
     for look in (look for look in looks if guesses[look.name].role.synthesized):
-        coded, nulls = guesses[look.name].kind.coded, look.filled < len(look.codes)
+        coded, nulls = guesses[look.name].kind.coded, look.filled < len(look.codes) or guesses[look.name].zeros > 0
         categories = look.distinct + nulls
         total += {1: 0, 2: 1}.get(categories, categories) if coded else 1 + nulls
     return total

@@ -106,15 +106,7 @@ def propose_job(
     guesses |= {name: guesses[name].noted(REASONS["nearly_constant"]) for name in nearly}
     computed = computed_rules(looks, guesses, order, constant)
     guesses |= amounts(computed, guesses)
-    chosen = choose_method(looks, guesses, rows, k)
-    coded = [look for look in looks if guesses[look.name].kind.coded]
-    if chosen.records_needed or method_choice.feature_columns(coded, guesses) > MOST_DUMMIES:
-        guesses = {look.name: _as_amount(look, guesses[look.name]) for look in looks}
-        chosen = choose_method(looks, guesses, rows, k)
-    if chosen.mask == "local_synthesis":
-        guesses = {name: _by_categories(guessed) for name, guessed in guesses.items()}
-    if chosen.mask is not None:  # weights are those of distances
-        guesses = {name: replace(guessed, weight=None) for name, guessed in guesses.items()}
+    chosen, guesses = _chosen(looks, guesses, rows, k)
     measurable = method_choice.strata_measurable(looks, guesses, rows)
     name = None if unit is None else unit.name
     chosen = replace(chosen, strata_measurable=measurable, unit=name, constant=tuple(constant), order=order, text=text)
@@ -128,6 +120,22 @@ def propose_job(
     usual = default_regression(own, guesses) if needs is None and unit is None else None
     shown = {"rules": rules, "asked": asked, "taken": taken, "usual": usual, "design": design}
     return _write(guesses, needs, chosen, rows, written, input=source_url, output=output, k=k, **shown)
+
+
+def _chosen(
+    looks: Sequence[Look], guesses: dict[str, Guess], rows: int, k: int
+) -> tuple[method_choice.MethodChoice, dict[str, Guess]]:
+    """The method, and the guesses as it has them."""
+    chosen = choose_method(looks, guesses, rows, k)
+    coded = [look for look in looks if guesses[look.name].kind.coded]
+    if chosen.records_needed or method_choice.feature_columns(coded, guesses) > MOST_DUMMIES:
+        guesses = {look.name: _as_amount(look, guesses[look.name]) for look in looks}
+        chosen = choose_method(looks, guesses, rows, k)
+    if chosen.mask == "local_synthesis":
+        guesses = {name: _by_categories(guessed) for name, guessed in guesses.items()}
+    if chosen.mask is not None:  # weights are those of distances
+        guesses = {name: replace(guessed, weight=None) for name, guessed in guesses.items()}
+    return chosen, guesses | _spikes(looks, guesses, rows, k)
 
 
 def _constant(looks: Sequence[Look], unit: Look) -> tuple[list[str], list[str]]:
@@ -195,6 +203,30 @@ def _step(look: Look, guessed: Guess) -> dict[str, Any]:
     return {"step": common_step(look.numbers, single=plain_type(look.type) == pa.float32())}
 
 
+_SPIKE = 0.05  # Least share of zeros that are masked apart from other numbers
+_HIGHEST = 3.0  # Times the zeros are as many as the records of any other number
+_FEWEST_OTHER = 100  # Other numbers of the table
+
+
+def _spikes(looks: Sequence[Look], guesses: Mapping[str, Guess], rows: int, k: int) -> dict[str, Guess]:
+    """Columns with a spike at 0, where the table has enough records for one more feature column of each."""
+    shares = {look.name: _zeros(look, guesses, rows) for look in looks}
+    found = {name: replace(guesses[name], zeros=share) for name, share in shares.items() if share}
+    chosen = choose_method(looks, {**guesses, **found}, rows, k)
+    return found if chosen.mask == "local_synthesis" and not chosen.records_needed else {}
+
+
+def _zeros(look: Look, guesses: Mapping[str, Guess], rows: int) -> float:
+    """The share of zeros in a masked column of numbers where they are a spike; else 0."""
+    guessed, n = guesses[look.name], len(look.codes)
+    if guessed.role is not Role.MASKED or not guessed.kind.number or look.filled < n:
+        return 0.0
+    share, zero = float((look.values == 0).mean()), look.codes[look.values == 0][:1]
+    others = np.delete(np.bincount(look.codes), zero)
+    enough = (1.0 - share) * rows >= _FEWEST_OTHER and len(others) > 1
+    return share * (enough and share >= max(_SPIKE, _HIGHEST * others.max() / n))
+
+
 def _codes(look: Look, guessed: Guess) -> dict[float, int]:
     """Numbers of a masked column of numbers or dates that may be codes for "unknown"."""
     if look.numbers is None or not guessed.role.synthesized or guessed.kind.coded:
@@ -234,7 +266,7 @@ def _as_amount(look: Look, guessed: Guess) -> Guess:
 
 def _by_answer(guessed: Guess) -> Guess:
     """A column of numbers with three digits after each mark: whole numbers, as a run refuses others of this kind."""
-    if guessed.kind not in (Kind.CONTINUOUS, Kind.INTEGER) or not guessed.role.synthesized:
+    if not guessed.kind.number or not guessed.role.synthesized:
         return guessed
     return replace(guessed.noted(REASONS["open_mark"]), kind=Kind.INTEGER, step=None)
 
@@ -371,7 +403,7 @@ def _possible(kind: Kind, look: Look) -> bool:
     """Whether the values can be of a kind."""
     if kind is Kind.DATE:
         return look.date
-    if kind in (Kind.INTEGER, Kind.CONTINUOUS):
+    if kind.number:
         return look.numbers is not None and not look.date and (look.whole or kind is Kind.CONTINUOUS)
     return kind is not Kind.BINARY or look.distinct <= 2
 

@@ -37,6 +37,8 @@ def breaks(rule, row, pairs=(), step=0.0):
         return all(met(test, row) for test in rule.when) and not all(met(test, row) for test in rule.then)
     if rule.kind in ("lookup", "pairs"):
         return (plain(row[rule.terms[0][0]]), plain(row[rule.target])) not in pairs
+    if rule.kind == "spike":
+        return plain(row[rule.target]) is None
     target, terms = plain(row[rule.target]), [(plain(row[name]), times) for name, times in rule.terms]
     if rule.kind == "share":
         return target is not None and terms[0][0] is not None and not 0 <= target <= terms[0][0]

@@ -340,7 +340,7 @@ def test_the_proposal_is_a_job_that_plans_and_holds_no_value(tmp_path):
     pq.write_table(_sums_and_orders(), tmp_path / "t.parquet")
     text = propose_job(str(tmp_path / "t.parquet"), str(tmp_path / "out"), 5)
     job = parse_job(yaml.safe_load(text))
-    assert len(job.parsed_rules) == 5  # the chain of dates makes two
+    assert len([rule for rule in job.parsed_rules if rule.text]) == 5  # the chain of dates makes two
     assert preview(job).exit_code == 0
     of_rules = text[text.index("# Rules between") : text.index("# Records of different strata")]
     assert not {"c0", "r0", "d0", "'m'", '"m"'} & set(of_rules.replace(",", " ").split())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -106,12 +106,13 @@ def key_columns(fitted: Fitted) -> list[KeyColumns]:
     """Those of each scenario of the job."""
     if not fitted.job.measure.scenarios:
         return []
-    owners, found = _owners(fitted), []
+    owners, spikes, found = _owners(fitted), fitted.job.spikes, []
     for scenario in fitted.job.measure.scenarios:
-        places = [fitted.cells.names.index(name) for name in scenario.knows]
+        names = [spikes.get(name, name) for name in scenario.knows]
+        places = [fitted.cells.names.index(name) for name in names]
         exact = [at for at, name in zip(places, scenario.knows, strict=True) if name not in scenario.tolerance]
         unchanged = [at for at in exact if fitted.cells.columns[at].role.unchanged]
-        others = [name for name, at in zip(scenario.knows, places, strict=True) if at not in unchanged]
+        others = [name for name, at in zip(names, places, strict=True) if at not in unchanged]
         masked = np.array([owner in others for owner in owners], dtype=np.bool_)
         found.append(
             KeyColumns(places, unchanged, masked, scenario.tolerances, coded_numbers(fitted.cells, scenario.tolerance))
@@ -170,11 +171,13 @@ def masked_features(fitted: Fitted, cells: FloatArray) -> FloatArray:
     return fitted.encode(cells) * scale
 
 
-def feature_names(features: FeatureEncoder) -> tuple[str, ...]:
-    """Of each feature column the table's column, with a number for one of several; never a category."""
+def feature_names(features: FeatureEncoder, titles: Sequence[str]) -> tuple[str, ...]:
+    """Of each feature column the title of the table's column, with a number for one of several; never a category."""
     blocks = sorted(_blocks(features), key=lambda block: block.start)
     return tuple(
-        block.name if block.width == 1 else f"{block.name} [{at + 1}]" for block in blocks for at in range(block.width)
+        titles[block.position] + (f" [{at + 1}]" if block.width > 1 else "")
+        for block in blocks
+        for at in range(block.width)
     )
 
 

@@ -198,11 +198,11 @@ class RunReader:
     def attack_data(self) -> risk.AttackData:
         """Everything, read from the staging once."""
         work, fitted, cut = self.work, self.fitted, self.cut
-        numbers = tuple(fitted.cells.names[at] for at in samples.masked_numbers(fitted)), self.queries.own_numbers
+        numbers = tuple(fitted.titles[at] for at in samples.masked_numbers(fitted)), self.queries.own_numbers
         return risk.AttackData(
             k=fitted.job.k,
             rows=cut.rows,
-            features=feature_names(fitted.features),
+            features=feature_names(fitted.features, fitted.titles),
             rng=lambda what: work.rng(f"assess {what}", 0),
             own_row=self.own_row,
             own_group=self.own_group,
@@ -277,7 +277,7 @@ class RunReader:
         if cells is None:
             raise EngineError("records to guess were not kept; go on with --resume")
         tables, guesses = (cells.released, cells.members, cells.controls), search.found_guesses(self.work, self.cut)
-        return risk.InferenceTask(*tables, guesses, fitted.cells.names, fitted.synthesized, coded_positions(fitted))
+        return risk.InferenceTask(*tables, guesses, fitted.titles, fitted.synthesized, coded_positions(fitted))
 
     def _singled(self) -> dict[str, risk.PredicateMatches]:
         """Of persons one row each; of units all rows, each unit meeting what one of its rows meets."""
@@ -308,7 +308,7 @@ class RunReader:
         places = [place for place in self.fitted.synthesized if encoder.names[place] not in left_out]
         if not places:
             return Reason.ONLY_PROBABILITIES
-        names, sample = [encoder.names[place] for place in places], read_pairs(self.work, self.cut)
+        names, sample = [self.fitted.titles[place] for place in places], read_pairs(self.work, self.cut)
         if self.fitted.unit is not None:
             sample = samples.one_of_each_unit(self.work, self.cut, sample)
         categories = [at for at, place in enumerate(places) if encoder.columns[place].kind in UNORDERED]

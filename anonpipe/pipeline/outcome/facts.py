@@ -172,6 +172,7 @@ def _rules(work: Work, fitted: Fitted, cut: Cut) -> list[dict[str, Any]]:
     return [
         {"rule": rule.text, "repaired": before, "broken": after}
         for rule, before, after in zip(fitted.job.parsed_rules, repaired, broken, strict=True)
+        if rule.text  # that of a spike has none
     ]
 
 
@@ -203,13 +204,16 @@ def _columns(fitted: Fitted) -> dict[str, dict[str, Any]]:
     """Kind and treatment of each released column, in its order."""
     info: dict[str, dict[str, Any]] = {}
     restored, lost = fitted.procedure.decoder.restored, columns_without_sums(fitted)
+    spikes = fitted.job.spikes
     for at, (name, column) in enumerate(zip(fitted.cells.names, fitted.cells.columns, strict=True)):
         info[name] = {"kind": column.kind.value, "treatment": "unchanged" if column.role.unchanged else "synthetic"}
         if column.role is Role.SAMPLING_WEIGHT:
             info[name]["survey_weight"] = {"by": list(column.by), "calibrated": list(column.calibrate)}
         elif column.can_be_scored and at not in restored:
             info[name]["transform"] = column.transform or "none"
-        if name in lost:
+        elif name in spikes:
+            info[name]["transform"] = fitted.job.columns[spikes[name]].transform or "none"
+        if name in lost or spikes.get(name) in lost:
             info[name]["sum"] = "not kept"
         info[name] |= _labels(fitted, name)
     info |= {field.name: {"treatment": "end of an interval"} for field in fitted.added}

@@ -100,7 +100,7 @@ class InputCounts:
         enough, by = None if units is None else (units, job.k), (job.strata.by, job.scored_by)
         scanned = scan_batch(batch, job.columns, first_row, job.counted, kept, *by, enough, job.k)
         self.scans = [merge_scans([*self.scans, scanned])]  # at once: what is counted of numbers by rank is large
-        if job.rules:
+        if job.parsed_rules:
             some = batch if kept is None else batch.filter(pa.array(kept))
             of_rows = None if units is None else (units if kept is None else units[kept], job.k)
             self.rules = self.rules.merge(RuleCounts.of(job.parsed_rules, some, job.columns, of_rows))
@@ -137,7 +137,7 @@ def scan_unit(work: Work, index: int) -> dict[str, Any]:
     if add_fingerprints(scan.fingerprint, identifiers) != first_reading:
         raise InputError(CHANGED.format(path=unit.path))
     staging.write_record(SCANS.format(index), scan)
-    if job.rules:
+    if job.parsed_rules:
         staging.write_record(RULES.format(index), counts.rules)
     staging.write_record(_SAMPLES.format(index), (sample, np.concatenate(keys)))
     staging.write_record(OF_UNITS.format(index), counts.of_units)

@@ -261,10 +261,10 @@ _ENTRY = np.dtype([("value", "<f8"), ("unit", "<f8"), ("rows", "<i8")])  # The u
 def compared_names(work: Work) -> list[str]:
     """Published columns of numbers and dates whose values are replaced; not those computed from published ones."""
     gone = frozenset() if work.folded is None else unpublished(work.folded.layout)
-    for rule in (each for each in work.job.parsed_rules if each.factors or each.kind in ("linear", "limit")):
+    for rule in (each for each in work.job.parsed_rules if each.factors or each.kind in ("linear", "limit", "spike")):
         kinds = [(work.job.columns[name], work.source.schema.field(name).type) for name in rule.names]
         # Ratios of steps, and sums of heaps, recur by chance
-        if rule.kind in ("linear", "product") or all(grid_of(*kind).step for kind in kinds):
+        if rule.kind in ("linear", "product", "spike") or all(grid_of(*kind).step for kind in kinds):
             gone |= {rule.gap or rule.target}
     columns = {name: column for name, column in work.job.released.items() if name not in gone}
     return [name for name, column in columns.items() if column.role.synthesized and not column.kind.coded]
