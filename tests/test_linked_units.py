@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import permutations
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -23,6 +24,7 @@ from anonpipe.pipeline.preview import preview
 from anonpipe.pipeline.tasks import unfold
 from anonpipe.pipeline.tasks.write import compared_names
 from anonpipe.pipeline.units import fold
+from anonpipe.report.page import read_report
 from anonpipe.source import open_source
 from anonpipe.storage import release
 from anonpipe.verify.catalogue import held
@@ -355,7 +357,7 @@ def of_spells(folder, table, **changes):
 
 def test_spells_are_released_without_overlap(tmp_path):
     table = spells()
-    job = of_spells(tmp_path, table)
+    job = of_spells(tmp_path, table, measure={"risk": False, "allow": "a test"})
     done = small.run(job)
     made = small.released(job).to_pandas()
     assert list(made) == list(table) and len(made) == pytest.approx(len(table), rel=0.03)
@@ -371,6 +373,26 @@ def test_spells_are_released_without_overlap(tmp_path):
     assert made["end"].max() <= pd.Timestamp("2020-01-01") and made["days"].isna().eq(made["end"].isna()).all()
     (order,) = (check for check in done.verdict.checks if check.key == "units.order")
     assert order.outcome == "passed" and order.measured > 0
+    assert_reports_are_of(job, table, made)
+
+
+def assert_reports_are_of(job, table, made):
+    """Figures and pictures are those of published rows, and of no column that only measured records have."""
+    (path,) = (Path(job.output) / "steward").glob("*-report.json")
+    report = read_report(path)
+    lines = {line.name: line for line in report.compared.numbers}
+    assert {"begin", "end", "days"} <= set(lines) <= set(table)
+    for name, line in lines.items():
+        days = [side[name].dropna() for side in (table, made)]
+        days = [
+            side.astype("datetime64[s]").astype("int64") / 86_400 if "date" in str(side.dtype) else side
+            for side in days
+        ]
+        found = line.mean, line.sd, line.mean_released, line.sd_released
+        assert found == pytest.approx([each for side in days for each in (side.mean(), side.std())], rel=4e-2), name
+        assert line.mean_released == pytest.approx(days[1].mean(), rel=1e-9)
+        assert (line.nulls_released or 0.0) == pytest.approx(made[name].isna().mean())
+    assert {each.name for each in report.pictures} == set(table) - {"person"}
 
 
 def test_gaps_of_spells_are_from_the_end_before(tmp_path):
@@ -468,7 +490,7 @@ def test_spells_keep_steps_bounds_and_heaps(seed):
 def test_an_order_that_links_move_far_breaks_a_gate():
     for far, outcome in ((0.2, "failed"), (0.05, "passed")):
         results = [{"order_moved": far, "rows": 3, "units": 900}, {"order_moved": far / 2, "rows": 1, "units": 300}]
-        staging = SimpleNamespace(results=lambda _, found=results: SimpleNamespace(read_all=lambda files: found))
+        staging = SimpleNamespace(results=lambda _, found=results: SimpleNamespace(read_all=lambda *_: found))
         work = SimpleNamespace(folded=SimpleNamespace(layout=SimpleNamespace(linked=True)), staging=staging)
         off = unfold.order_off(work, SimpleNamespace(files=2))
         assert off[0] == pytest.approx(0.875 * far) and held("units.order", *off).outcome == outcome

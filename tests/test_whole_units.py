@@ -519,7 +519,7 @@ def test_units_of_other_numbers_of_rows_break_a_gate():
     """Of 20,000 units a tenth have one row less; of 40 that is chance."""
     for many, outcome in ((20_000, "failed"), (40, "passed")):
         released = [{"sizes": np.array([0, many // 4])}, {"sizes": np.array([0, many // 4, many // 2])}]
-        staging = SimpleNamespace(results=lambda _, found=released: SimpleNamespace(read_all=lambda files: found))
+        staging = SimpleNamespace(results=lambda _, found=released: SimpleNamespace(read_all=lambda *_: found))
         sizes = np.array([0, many // 2 - many // 10, many // 2 + many // 10])
         work = SimpleNamespace(folded=SimpleNamespace(sizes=sizes), staging=staging)
         off = unfold.lengths_off(work, SimpleNamespace(files=2))

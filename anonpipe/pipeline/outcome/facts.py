@@ -19,11 +19,13 @@ from anonpipe.methods.masking import Transitions
 from anonpipe.moments import merge_all
 from anonpipe.pipeline.context import Fitted, Work
 from anonpipe.pipeline.cut import Cut
-from anonpipe.pipeline.evaluation.measures import for_recipients, load_assessment, sampled_tables
+from anonpipe.pipeline.evaluation.known import typed
+from anonpipe.pipeline.evaluation.measures import SampledTables, for_recipients, load_assessment, sampled_tables
+from anonpipe.pipeline.evaluation.samples import read_pairs
 from anonpipe.pipeline.outcome.evidence import COUNTED, group_sizes, original_moments, released_moments
 from anonpipe.pipeline.resolve import columns_without_sums, small_strata, unpreserved_for_recipients
 from anonpipe.pipeline.tasks.passes import last_learnt
-from anonpipe.pipeline.tasks.unfold import manifest_of_rows, units_part
+from anonpipe.pipeline.tasks.unfold import manifest_of_rows, published_moments, published_sample, units_part
 from anonpipe.pipeline.tasks.write import written_results
 from anonpipe.report.build import Facts
 from anonpipe.report.compared import Measured, category_pictures, compared
@@ -40,7 +42,7 @@ def gather(
     work: Work, fitted: Fitted, cut: Cut, verdict: Verdict, warnings: tuple[str, ...], overlaps: bool
 ) -> tuple[Facts, dict[str, Any]]:
     """The facts of a run that its reports show, and the manifest of the published rows."""
-    job, tables = fitted.job, sampled_tables(work, fitted, cut)
+    job, tables = fitted.job, _pictured(work, fitted, cut)
     listed = manifest(work, fitted, cut, verdict)
     of_rows = manifest_of_rows(work, fitted, cut, listed)
     pictures: dict[str, Any] = {"distributions": {}, "survival": {}, "correlations": None, "pictured": 0}
@@ -80,17 +82,45 @@ def gather(
     return facts, of_rows
 
 
+def _pictured(work: Work, fitted: Fitted, cut: Cut) -> SampledTables | None:
+    """The sampled tables; of linked units with their rows as they are published, which are of other records."""
+    tables = sampled_tables(work, fitted, cut)
+    if tables is None or not _linked(work):
+        return tables
+    kinds = dict(zip(fitted.cells.names, (column.kind for column in fitted.cells.columns), strict=True))
+    kinds = {name: kind for name, kind in kinds.items() if _is_published(work, name)}
+    sample = read_pairs(work, cut).original, published_sample(work, fitted, cut, len(tables.original))
+    places = [fitted.cells.names.index(name) for name in kinds]
+    before, after = (typed(fitted.cells, cells[:, places], tuple(kinds)) for cells in sample)
+    return SampledTables(before, after, kinds, tables.of)
+
+
+def _linked(work: Work) -> bool:
+    return work.folded is not None and work.folded.layout.linked
+
+
+def _is_published(work: Work, name: str) -> bool:
+    """Whether a row of linked units has a column."""
+    return not _linked(work) or (work.folded is not None and name in work.folded.names)
+
+
 def _of_all_records(work: Work, fitted: Fitted, cut: Cut) -> dict[str, Any]:
     """Figures of all records of both tables; without columns released as probabilities."""
     released, left_out = fitted.job.released, {*fitted.job.as_probabilities, *fitted.job.differences}
-    columns = {name: released[name] for name in fitted.input.names if name in released and name not in left_out}
+    names = [name for name in fitted.input.names if name in released and _is_published(work, name)]
+    columns = {name: released[name] for name in names if name not in left_out}
     levels = {
         name: categories.to_pylist() if columns[name].kind.coded else numbers(categories)
         for name, categories in fitted.cells.categories.items()
         if name in columns
     }
-    moments = (merge_all(of(work, fitted, cut)) for of in (original_moments, released_moments))
-    shared = Measured(fitted.view, *moments), columns, levels, _before(fitted)
+    made = published_moments(work, cut) if _linked(work) else merge_all(released_moments(work, fitted, cut))
+    shared = (
+        Measured(fitted.view, merge_all(original_moments(work, fitted, cut)), made),
+        columns,
+        levels,
+        _before(fitted),
+    )
     scanned = work.staging.results("scan").read_all(len(work.source.units), Repeats)
     held_out = sum(result["held_out"] for result in scanned)
     return {

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from scipy.special import ndtri
 
 from anonpipe.columns import Column
+from anonpipe.encoding.rules import with_differences
 from anonpipe.encoding.values import Grid, from_numbers, numbers, plain, with_nullable_types
 from anonpipe.errors import DamagedError, EngineError
 from anonpipe.evaluate.utility import ks_distance
@@ -23,7 +24,8 @@ from anonpipe.job.linked import FILE_ROWS, FIRST, PART, ROW, before_name, gap_na
 from anonpipe.job.model import Job
 from anonpipe.job.wide import ROWS, UnitLayout, rule_of_rows
 from anonpipe.kernels.points import places
-from anonpipe.pipeline.arrays import FILES, UNFOLDED
+from anonpipe.moments import PairwiseMoments, merge_all
+from anonpipe.pipeline.arrays import FILES, MEASURE_ROWS, UNFOLDED
 from anonpipe.pipeline.context import Fitted, Work
 from anonpipe.pipeline.cut import Cut
 from anonpipe.pipeline.tasks.write import Hashing, written_files
@@ -64,6 +66,7 @@ def unfold_file(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[str, A
     path = work.staging.file(name)
     if folded.layout.linked:
         found = verified_units(folded, path, read, units, before)
+        found["moments"] = _moments(fitted, folded, path, read, units)
     else:
         found = _verified(folded, path, records, before)
     if sha256(path) != out.digest.hexdigest():
@@ -135,6 +138,17 @@ def verified_units(folded: Folded, path: Path, records: pa.Table, units: Linked,
     return {"rows": len(table), "units": int(first.sum()), **found}
 
 
+def _moments(fitted: Fitted, folded: Folded, path: Path, records: pa.Table, units: Linked) -> PairwiseMoments:
+    """Moments of rows as they lie on the disk, with columns that only records have as these have them."""
+    written, rows = pq.read_table(path).unify_dictionaries(), records.take(pa.array(units.record))
+    for at, name in enumerate(rows.schema.names):
+        if name in folded.names:
+            rows = rows.set_column(at, name, written.column(name))
+    batches = rows.combine_chunks().to_batches(MEASURE_ROWS)
+    parts = (fitted.cells.to_cells(with_differences(batch, fitted.job.parsed_rules)) for batch in batches)
+    return merge_all([PairwiseMoments.of(fitted.view.measure(cells)) for cells in parts])
+
+
 def _in_sequence(table: pa.Table, layout: UnitLayout, later: BoolArray) -> bool:
     """Whether no row begins before the one above of its unit, or before that has ended."""
     begin = numbers_of(table, str(layout.order))
@@ -202,13 +216,33 @@ def released_rows(work: Work, cut: Cut) -> int:
     """Rows of the published table."""
     if work.folded is None:
         return cut.released * work.job.release.copies
-    return sum(result["rows"] for result in work.staging.results("unfold").read_all(cut.files))
+    return sum(result["rows"] for result in _results(work, cut))
 
 
 def disordered_rows(work: Work, cut: Cut) -> int:
     """Published rows that lie before the one above of the same unit."""
-    done = [] if work.folded is None else work.staging.results("unfold").read_all(cut.files)
+    done = [] if work.folded is None else _results(work, cut)
     return sum(result["disordered"] for result in done)
+
+
+def published_moments(work: Work, cut: Cut) -> PairwiseMoments:
+    """Moments of the published rows of linked units."""
+    parts: list[PairwiseMoments] = [result["moments"] for result in _results(work, cut)]
+    return merge_all(parts)
+
+
+def published_sample(work: Work, fitted: Fitted, cut: Cut, rows: int) -> FloatArray:
+    """Cells of about so many published rows of linked units, NaN in columns that these do not have."""
+    parts, each, names = [], -(-rows // cut.files), work.folded.names if work.folded else ()
+    for path in published_files(work, cut):
+        table = pq.read_table(path).slice(0, each).unify_dictionaries().combine_chunks()  # units lie in random order
+        hidden = {name: np.full(len(table), np.nan) for name in fitted.cells.names if name not in names}
+        parts += [fitted.cells.to_cells(batch, hidden) for batch in table.to_batches()]
+    return np.concatenate(parts)
+
+
+def _results(work: Work, cut: Cut) -> list[dict[str, Any]]:
+    return work.staging.results("unfold").read_all(cut.files, PairwiseMoments)
 
 
 # The limit of differences of rows a unit, and of their order, and the quantile of those of two samples (Kolmogorov &
@@ -220,7 +254,7 @@ def lengths_off(work: Work, cut: Cut) -> tuple[float, float] | None:
     """How far numbers of rows of units are from the original's (Kolmogorov & Smirnov), and the limit; None without."""
     if work.folded is None:
         return None
-    results, sizes = work.staging.results("unfold").read_all(cut.files), work.folded.sizes
+    results, sizes = _results(work, cut), work.folded.sizes
     released = np.array([count for _, count in _sizes(results)])
     most = max(len(sizes), len(released))
     before, after = (np.cumsum(np.pad(side, (0, most - len(side)))) / side.sum() for side in (sizes, released))
@@ -232,7 +266,7 @@ def order_off(work: Work, cut: Cut) -> tuple[float, float] | None:
     """How far links move order, ends, lengths and counts at most (Smirnov), and the limit; None without links."""
     if work.folded is None or not work.folded.layout.linked:
         return None
-    results = work.staging.results("unfold").read_all(cut.files)
+    results = _results(work, cut)
     moved, rows, units = (np.array([each[key] for each in results]) for key in ("order_moved", "rows", "units"))
     return float(np.average(moved, weights=rows)), float(_LENGTHS + _CHANCE * np.sqrt(2.0 / units.sum()))
 
@@ -241,7 +275,7 @@ def manifest_of_rows(work: Work, fitted: Fitted, cut: Cut, manifest: dict[str, A
     """The manifest of the published rows, from that of the records that were measured."""
     if (folded := work.folded) is None:
         return manifest
-    layout, results = folded.layout, work.staging.results("unfold").read_all(cut.files)
+    layout, results = folded.layout, _results(work, cut)
     wide, columns = layout.wide_names, manifest["columns"]
     kept = {"rules": _rules_of_rows(manifest["rules"])} if "rules" in manifest else {}
     return manifest | {
@@ -294,7 +328,7 @@ def units_part(work: Work, cut: Cut) -> UnitsPart | None:
     """Rows of units before and after, for the reports; None where units are not released whole."""
     if (folded := work.folded) is None:
         return None
-    results = work.staging.results("unfold").read_all(cut.files)
+    results = _results(work, cut)
     released, original = dict(_sizes(results)), dict(enumerate(folded.sizes.tolist()))
     before, after = (
         correlations_of_rows(sums).T.tolist()
