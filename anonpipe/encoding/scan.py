@@ -445,11 +445,6 @@ def _problems(name: str, column: Column, scanned: ColumnScan) -> list[str]:
 
 def _warnings(name: str, column: Column, scanned: ColumnScan, k: int) -> list[str]:
     found = []
-    if scanned.timed and column.step is None:
-        found.append(
-            f"column {name!r} holds {_rows(scanned.timed)} with a time of day, which is lost: dates are released as "
-            "whole days, those of its time zone; to keep hours give step: 0.0416666666667 (1/24 of a day)"
-        )
     if scanned.unused is not None:
         found.append(
             f"column {name!r}: its dictionary has {_categories(len(scanned.unused))} that no record has; the released "
@@ -473,9 +468,12 @@ def _warnings(name: str, column: Column, scanned: ColumnScan, k: int) -> list[st
 
 
 def _moved(columns: Mapping[str, Column], scanned: Mapping[str, ColumnScan]) -> Iterator[tuple[str, str, str]]:
-    """Columns with numbers that are released as others by their declared bounds, or as whole ones."""
+    """Columns with numbers or dates that are released as others by declared bounds, or as whole ones."""
     for name, each in scanned.items():
         column = columns[name]
+        if each.timed and column.step is None:
+            hours = "to keep hours give step: 0.0416666666667 (1/24 of a day)"
+            yield name, _rows(each.timed), f"times of day are lost, as days of the zone are released; {hours}"
         if column.levels is None and each.outside:
             bounds = "the declared bounds" if column.bounds is not None else "what a survival time can be (0 or more)"
             text = f"values outside {bounds} are released inside; correct these bounds unless they are right"

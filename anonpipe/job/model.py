@@ -435,6 +435,14 @@ class Job(Options):
         return {rule.target: rule.gap for rule in self.parsed_rules if rule.kind == "spike"}
 
     @property
+    def as_given(self) -> dict[str, Column]:
+        """The columns of the table and of other rules; of one with a spike how its other values are masked."""
+        spikes = self.spikes
+        return {
+            name: self.columns[spikes.get(name, name)] for name in self.columns if name not in set(spikes.values())
+        }
+
+    @property
     def repeated(self) -> frozenset[str]:
         """Those of `differences` that a written column repeats: shares and ratios, rounded, and other than a spike."""
         ratios = {" / ".join(rule.quotient) for rule in self.parsed_rules if rule.quotient}

@@ -142,7 +142,7 @@ def columns(
         gone: dict[str, Any] = {"kind": "", "treatment": "not released", "limits": ""}
         return (*lines, *(ColumnLine(name=name, identifies=own, **gone) for name, own in units.unreleased))
     computed = {rule.gap: f"auxiliary, masked in place of {rule.target}; " for rule in job.parsed_rules}
-    for name, column in job.columns.items():
+    for name, column in job.as_given.items():
         if name not in written:
             known = column.role.released and name not in computed
             treatment: Treatment = "as probabilities" if known else "not released"
