@@ -80,7 +80,7 @@ def test_a_time_of_day_is_not_lost_without_a_word(tmp_path, zone):
     columns = {"seen": {"kind": "date"}, "day": {"kind": "date"}, "x": NUMBER}
     whole = small.job(tmp_path, given, columns, gates=LOOSE)
     (warning,) = [each for each in preview(whole).warnings if "time of day" in each]
-    assert "'seen'" in warning and "rows with a time of day" in warning
+    assert "'seen'" in warning and "times of day are lost" in warning
     assert warning in small.run(whole).warnings
     released = small.released(whole)["seen"].to_pandas()
     assert (released == released.dt.normalize()).all()  # midnights of the zone
