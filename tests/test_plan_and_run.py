@@ -79,14 +79,14 @@ def test_a_time_of_day_is_not_lost_without_a_word(tmp_path, zone):
     )
     columns = {"seen": {"kind": "date"}, "day": {"kind": "date"}, "x": NUMBER}
     whole = small.job(tmp_path, given, columns, gates=LOOSE)
-    (warning,) = [each for each in preview(whole).warnings if "time of day" in each]
+    (warning,) = [each for each in preview(whole).warnings if "times of day" in each]
     assert "'seen'" in warning and "times of day are lost" in warning
     assert warning in small.run(whole).warnings
     released = small.released(whole)["seen"].to_pandas()
     assert (released == released.dt.normalize()).all()  # midnights of the zone
     columns["seen"]["step"] = float(re.search(r"step: ([0-9.]+)", warning).group(1))
     fine = small.job(tmp_path / "fine", given, columns, gates=LOOSE)
-    assert not any("time of day" in each for each in preview(fine).warnings)
+    assert not any("times of day" in each for each in preview(fine).warnings)
     assert small.run(fine).version is not None
     moments = small.released(fine)["seen"].cast(pa.int64()).to_numpy()
     assert not np.any(moments % 3_600_000_000) and len(np.unique(moments % 86_400_000_000)) == 24
