@@ -8,6 +8,8 @@ from typing import Literal, NamedTuple
 import numba as nb
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 from anonpipe.kernels.compiled import kernel
 from anonpipe.kernels.points import (
@@ -796,16 +798,6 @@ def split_large(features: FloatArray, order: IntArray, starts: IntArray, k: int)
     return labels
 
 
-@kernel
-def _root_of(parent: IntArray, node: int) -> int:
-    """The root of a node's tree; the path to it is halved on the way."""
-    while parent[node] != node:
-        parent[node] = parent[parent[node]]
-        node = parent[node]
-    return node
-
-
-@kernel
 def combine(first: IntArray, first_scatter: FloatArray, second: IntArray, second_scatter: FloatArray) -> IntArray:
     """Groups (n,) that are in every region those of the better of two groupings, numbered through.
 
@@ -813,17 +805,8 @@ def combine(first: IntArray, first_scatter: FloatArray, second: IntArray, second
     of all groups, in which two are joined that share a record. So each choice leaves whole groups. The idea is that of
     partition crossover, Whitley, Hains and Howe 2009, doi:10.1145/1569901.1570026, for the travelling salesman.
     """
-    offset = first_scatter.shape[0]
-    parent = np.arange(offset + second_scatter.shape[0])
-    for i in range(first.shape[0]):
-        a, b = _root_of(parent, first[i]), _root_of(parent, offset + second[i])
-        parent[max(a, b)] = min(a, b)
-    gain = np.zeros(parent.shape[0])
-    for g in range(offset):
-        gain[_root_of(parent, g)] += first_scatter[g]
-    for g in range(second_scatter.shape[0]):
-        gain[_root_of(parent, offset + g)] -= second_scatter[g]
-    labels = np.empty_like(first)
-    for i in range(first.shape[0]):
-        labels[i] = offset + second[i] if gain[_root_of(parent, first[i])] > 0.0 else first[i]
-    return labels
+    renumbered, gains = second + len(first_scatter), np.concatenate([first_scatter, -second_scatter])
+    shared = coo_array((np.ones(len(first), dtype=np.int8), (first, renumbered)), shape=(len(gains), len(gains)))
+    region = connected_components(shared, directed=False)[1]
+    gain = np.bincount(region, gains)
+    return np.where(gain[region[first]] > 0.0, renumbered, first)
