@@ -44,18 +44,17 @@ def gather(
     listed = manifest(work, fitted, cut, verdict)
     of_rows = manifest_of_rows(work, fitted, cut, listed)
     pictures: dict[str, Any] = {"distributions": {}, "survival": {}, "correlations": None, "pictured": 0}
-    if tables is not None and len(tables.original):
-        left_out = job.limited.values()
-        shown = [name for name in fitted.input.names if name in tables.kinds and name not in left_out]
-        kinds = {name: tables.kinds[name] for name in shown}
-        samples = typed_tables(tables.original, tables.released, kinds)
+    if tables is not None and len(tables[0]):
+        (before, after, every), left_out = tables, job.limited.values()
+        kinds = {name: every[name] for name in fitted.input.names if name in every and name not in left_out}
+        samples = typed_tables(before, after, kinds)
         recipients, endpoints = bins_for_recipients(job.k, fitted.coarse_min_rows), endpoints_of(job)
         bins = {"internal": bins_for_steward(fitted.min_rows), "external": recipients}
         pictures = {
             "distributions": {audience: distributions(samples, limits) for audience, limits in bins.items()},
             "survival": {audience: survival_pictures(samples, endpoints, limits) for audience, limits in bins.items()},
             "correlations": correlation_changes(samples),
-            "pictured": len(tables.original),
+            "pictured": len(before),
         }
     facts = Facts(
         job=job,
