@@ -243,7 +243,7 @@ def tree_propensity(old: FloatArray, new: FloatArray, *, rng: np.random.Generato
     ones = np.arange(len(both)) >= len(old)
     share = len(new) / len(both)
 
-    def grown(labels: npt.NDArray[np.bool_]) -> tuple[float, int]:
+    def grown(labels: BoolArray) -> tuple[float, int]:
         tree = DecisionTreeClassifier(
             min_samples_leaf=_LEAF, max_leaf_nodes=_MOST_LEAVES, random_state=int(rng.integers(2**31))
         ).fit(both, labels)
