@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from anonpipe.kernels.compiled import kernel
-from anonpipe.kernels.points import checked_features, dot, principal_direction
+from anonpipe.kernels.points import checked_features, dot, principal_direction, project_rows
 from anonpipe.types import FloatArray, IntArray
 
 KeyArray = npt.NDArray[np.uint64]
@@ -64,7 +64,7 @@ def _grow(
     if leaves == 1:
         return -1 - first_leaf
     direction = principal_direction(features, rows, False)
-    projections = _project_rows(features, rows, direction)
+    projections = project_rows(features, rows, direction)
     ranked = np.lexsort((keys[rows], projections))
     left_leaves = leaves // 2
     left = len(rows) * left_leaves // leaves
@@ -101,15 +101,6 @@ def _checked(features: FloatArray, keys: KeyArray) -> tuple[FloatArray, KeyArray
     if keys.dtype != np.uint64:
         raise ValueError(f"keys are {keys.dtype}; give uint64")
     return features, np.ascontiguousarray(keys)
-
-
-@kernel
-def _project_rows(features: FloatArray, rows: IntArray, direction: FloatArray) -> FloatArray:
-    """Projections of `rows` of `features`, each by the same loop as in `_route_rows`."""
-    out = np.empty(rows.shape[0])
-    for i in range(rows.shape[0]):
-        out[i] = dot(features[rows[i]], direction)
-    return out
 
 
 @kernel

@@ -16,11 +16,11 @@ from anonpipe.kernels.points import (
     block_order,
     by_first_row,
     checked_features,
-    dot,
     gather_columns,
     insert_nearest,
     mix,
     principal_direction,
+    project_rows,
     sort_groups,
     split_rows,
     squared_distance,
@@ -777,7 +777,6 @@ def split_large(features: FloatArray, order: IntArray, starts: IntArray, k: int)
     """Labels for groups of less than 2k records: those given, the larger ones cut across their principal direction."""
     labels = np.empty(order.shape[0], dtype=np.int64)
     order = order.copy()
-    projections = np.empty(order.shape[0])
     label = 0
     for g in range(starts.shape[0] - 1):
         stack = [(starts[g], starts[g + 1])]
@@ -788,11 +787,9 @@ def split_large(features: FloatArray, order: IntArray, starts: IntArray, k: int)
                 labels[rows] = label
                 label += 1
                 continue
-            direction = principal_direction(features, rows, nb.boolean(False))
-            for at in range(low, high):
-                projections[at] = dot(features[order[at]], direction)
+            projections = project_rows(features, rows, principal_direction(features, rows, nb.boolean(False)))
             left = (high - low) // k // 2 * k
-            split_rows(rows, projections[low:high], left)
+            split_rows(rows, projections, left)
             stack.append((low + left, high))
             stack.append((low, low + left))
     return labels
