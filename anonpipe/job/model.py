@@ -438,9 +438,7 @@ class Job(Options):
     def as_given(self) -> dict[str, Column]:
         """The columns of the table and of other rules; of one with a spike how its other values are masked."""
         spikes = self.spikes
-        return {
-            name: self.columns[spikes.get(name, name)] for name in self.columns if name not in set(spikes.values())
-        }
+        return {name: self.columns[spikes.get(name, name)] for name in self.columns if name not in set(spikes.values())}
 
     @property
     def repeated(self) -> frozenset[str]:

@@ -10,11 +10,10 @@ from typing import NamedTuple
 
 import numba as nb
 import numpy as np
-import numpy.typing as npt
 
 from anonpipe.kernels.compiled import kernel
 from anonpipe.kernels.groups import group_mean
-from anonpipe.types import FloatArray, IntArray
+from anonpipe.types import BoolArray, FloatArray, IntArray
 
 _TILE = 256  # Rows handled at a time
 _TURNS, _SETTLED = 200, 1e-12  # Most turns of `common_shape`, and the change of an axis that ends them
@@ -319,7 +318,7 @@ def common_shape(values: FloatArray, counts: FloatArray) -> tuple[FloatArray, Fl
 @kernel
 def choose_moves(
     records: IntArray, targets: IntArray, donors: IntArray, lacking: IntArray, spare: IntArray
-) -> npt.NDArray[np.bool_]:
+) -> BoolArray:
     """Which moves are made, in order: the target lacks records, the donor can spare some, the record has not moved."""
     moved = np.zeros(records.max() + 1 if records.shape[0] else 0, dtype=np.bool_)
     chosen = np.zeros(records.shape[0], dtype=np.bool_)

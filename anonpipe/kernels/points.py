@@ -134,6 +134,15 @@ def dot(one: FloatArray | IntArray, other: FloatArray) -> float:
 
 
 @kernel
+def project_rows(features: FloatArray, rows: IntArray, direction: FloatArray) -> FloatArray:
+    """Projections of `rows` of `features`, each by `dot`, as every batch has them."""
+    out = np.empty(rows.shape[0])
+    for i in range(rows.shape[0]):
+        out[i] = dot(features[rows[i]], direction)
+    return out
+
+
+@kernel
 def largest(values: FloatArray) -> float:
     """The largest number, NaN where there is one; numba compiles `values.max()` ten times as long."""
     most = values[0]
@@ -393,7 +402,6 @@ def split_recursively(features: FloatArray, leaves: int, turned: bool) -> tuple[
     """Split all rows into `leaves` parts whose sizes differ by one at most."""
     n = features.shape[0]
     order = np.arange(n)
-    projections = np.empty(n)
     starts = np.zeros(leaves + 1, dtype=np.int64)
     stack = [(0, n, 0, leaves)]
     while len(stack) > 0:
@@ -402,13 +410,11 @@ def split_recursively(features: FloatArray, leaves: int, turned: bool) -> tuple[
             starts[leaf + 1] = high
             continue
         rows = order[low:high]
-        direction = principal_direction(features, rows, turned)
-        for i in range(low, high):
-            projections[i] = dot(features[order[i]], direction)
+        projections = project_rows(features, rows, principal_direction(features, rows, turned))
         left_leaves = count // 2
         base, extra = divmod(high - low, count)
         left = base * left_leaves + min(extra, left_leaves)
-        split_rows(rows, projections[low:high], left)
+        split_rows(rows, projections, left)
         stack.append((low, low + left, leaf, left_leaves))
         stack.append((low + left, high, leaf + left_leaves, count - left_leaves))
     return order, starts

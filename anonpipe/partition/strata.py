@@ -180,13 +180,7 @@ def build_strata(
 
 
 def _host(
-    tiny: int,
-    rows: IntArray,
-    is_small: npt.NDArray[np.bool_],
-    happened: IntArray,
-    names: Sequence[str],
-    minimum: str,
-    lower_k: str,
+    tiny: int, rows: IntArray, is_small: BoolArray, happened: IntArray, names: Sequence[str], minimum: str, lower_k: str
 ) -> int:
     """The largest stratum with the same event status; the first of equals."""
     fit = (rows > 0) & ~is_small & (happened == happened[tiny])
@@ -200,7 +194,7 @@ def _host(
 
 
 def _small_message(
-    names: Sequence[str], rows: IntArray, is_small: npt.NDArray[np.bool_], minimum: str, lower_k: str, larger: str
+    names: Sequence[str], rows: IntArray, is_small: BoolArray, minimum: str, lower_k: str, larger: str
 ) -> str:
     strata, small = int((rows > 0).sum()), rows[is_small]
     if len(small) == strata:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from anonpipe.kernels.compiled import kernel
-from anonpipe.kernels.points import checked_features, dot, principal_direction
+from anonpipe.kernels.points import checked_features, dot, principal_direction, project_rows
 from anonpipe.types import FloatArray, IntArray
 
 KeyArray = npt.NDArray[np.uint64]
 
 
-@dataclass(frozen=True, eq=False)
-class Tree:
+class Tree(NamedTuple):
     """Splits along principal directions; node 0 is the root, a tree of one leaf has no nodes."""
 
     directions: FloatArray  # Unit vector of each node, shape (n_nodes, width)
@@ -65,7 +64,7 @@ def _grow(
     if leaves == 1:
         return -1 - first_leaf
     direction = principal_direction(features, rows, False)
-    projections = _project_rows(features, rows, direction)
+    projections = project_rows(features, rows, direction)
     ranked = np.lexsort((keys[rows], projections))
     left_leaves = leaves // 2
     left = len(rows) * left_leaves // leaves
@@ -90,8 +89,7 @@ def route(tree: Tree, features: FloatArray, keys: KeyArray) -> IntArray:
     features, keys = _checked(features, keys)
     if features.shape[1] != tree.width:
         raise ValueError(f"features has {features.shape[1]} columns; the tree was fitted on {tree.width}")
-    leaves = _route_rows(features, keys, tree.directions, tree.thresholds, tree.key_thresholds, tree.children)
-    return np.asarray(leaves, dtype=np.int64)
+    return np.asarray(_route_rows(tree, features, keys), dtype=np.int64)
 
 
 def _checked(features: FloatArray, keys: KeyArray) -> tuple[FloatArray, KeyArray]:
@@ -106,25 +104,10 @@ def _checked(features: FloatArray, keys: KeyArray) -> tuple[FloatArray, KeyArray
 
 
 @kernel
-def _project_rows(features: FloatArray, rows: IntArray, direction: FloatArray) -> FloatArray:
-    """Projections of `rows` of `features`, each by the same loop as in `_route_rows`."""
-    out = np.empty(rows.shape[0])
-    for i in range(rows.shape[0]):
-        out[i] = dot(features[rows[i]], direction)
-    return out
-
-
-@kernel
-def _route_rows(
-    features: FloatArray,
-    keys: KeyArray,
-    directions: FloatArray,
-    thresholds: FloatArray,
-    key_thresholds: KeyArray,
-    children: IntArray,
-) -> IntArray:
-    """Leaf of each record, shape (n_rows,); a child is a node, or -1 - leaf."""
+def _route_rows(tree: Tree, features: FloatArray, keys: KeyArray) -> IntArray:
+    """Leaf of each record, shape (n_rows,)."""
     leaves = np.zeros(features.shape[0], dtype=np.int64)
+    directions, thresholds, key_thresholds, children = tree
     if children.shape[0] == 0:
         return leaves
     for i in range(features.shape[0]):

@@ -9,7 +9,6 @@ from textwrap import fill, wrap
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -379,7 +378,7 @@ def _scenarios(job: Job, classes: Sequence[Sequence[IntArray]], persons: int) ->
             yield ScenarioRisk(scenario.name, job.k, given)
 
 
-def _held(job: Job, source: Source, unit: Unit, key: bytes) -> npt.NDArray[np.bool_]:
+def _held(job: Job, source: Source, unit: Unit, key: bytes) -> BoolArray:
     """Which rows of an input split a run would hold out."""
     lanes = (row_lanes(batch, job.columns) for _, batch in read_batches(source, unit, list(job.released)))
     return held_rows(key, job.measure.held_out, contents_of(lanes, key))

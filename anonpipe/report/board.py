@@ -61,23 +61,7 @@ _PLAIN = {
 
 
 def board_file(source: str, internal: str | None = None, key: Any = None) -> dict[str, bytes]:
-    """The file for the board on a release, as `board.md` and `board.html`.
-
-    Parameters
-    ----------
-    source
-        Output folder of a run, for its current version, or the folder of a version.
-    internal
-        Where internal reports lie, if the job says so.
-    key
-        Public key that the release must be signed by; the steward's own if not given.
-
-    Raises
-    ------
-    InputError
-        Where the version was withdrawn, does not match its manifest or is signed by another key, where its internal
-        report is missing, or is one of other files.
-    """
+    """The file for the board on a release, as `board.md` and `board.html`; the key is the steward's own by default."""
     release.refuse_withdrawn(source, internal)
     public = key or release.signing_key(steward_secret()).public_key()
     found = release.checked(source, public)

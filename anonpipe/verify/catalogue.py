@@ -13,11 +13,11 @@ from enum import StrEnum
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from anonpipe.errors import EXPECTED_LINKS, GROUPS_LINK, MASK_LINKS, SMALLER_K, SMALLER_K_OF_MASK
 from anonpipe.evaluate.measurement import Audience, Reason
 from anonpipe.evaluate.risk import MEASURES
+from anonpipe.types import FloatArray
 
 About = Mapping[str, str | int | float | bool]
 Words = str | Callable[[About], str]  # A template that is filled with what a check is about, or a function of it
@@ -670,11 +670,7 @@ def worst_of(checks: Sequence[Check]) -> Check:
 
 
 def worst_entry(
-    key: str,
-    measured: npt.NDArray[np.float64],
-    limit: npt.NDArray[np.float64] | float,
-    names: Sequence[Sequence[str]] = (),
-    **given: Any,
+    key: str, measured: FloatArray, limit: FloatArray | float, names: Sequence[Sequence[str]] = (), **given: Any
 ) -> Check:
     """Entries held each against its own limit: the one with the largest ratio; 0 of no entries."""
     if names:

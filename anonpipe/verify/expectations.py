@@ -15,7 +15,7 @@ from anonpipe.encoding.scores import Scores
 from anonpipe.methods.masking import RecordsAndDraws
 from anonpipe.methods.record import Guarantee
 from anonpipe.moments import Expected, GroupedMoments, GroupSpread, Moments, covariance_limit, mean_limit, merge_all
-from anonpipe.types import FloatArray, IntArray
+from anonpipe.types import BoolArray, FloatArray, IntArray
 from anonpipe.verify.catalogue import Check, Scope, held, scoped, worst_entry, worst_of
 
 # --- Variables --------------------------------------------------------------------------------------------------------
@@ -63,17 +63,17 @@ class ReleaseView:
     scores: Scores | None = None
 
     @property
-    def synthesized(self) -> npt.NDArray[np.bool_]:
+    def synthesized(self) -> BoolArray:
         """Which variables belong to synthesized columns, on the scale that is masked, shape (n_variables,)."""
         return np.array([variable.synthesized and not variable.own_unit for variable in self.variables], dtype=bool)
 
     @property
-    def own_unit(self) -> npt.NDArray[np.bool_]:
+    def own_unit(self) -> BoolArray:
         """Which variables are columns as they are that are masked on another scale, shape (n_variables,)."""
         return np.array([variable.own_unit for variable in self.variables], dtype=bool)
 
     @property
-    def derived(self) -> npt.NDArray[np.bool_]:
+    def derived(self) -> BoolArray:
         """Which variables are of columns that rules compute, shape (n_variables,)."""
         return np.array([variable.derived for variable in self.variables], dtype=bool)
 
@@ -84,17 +84,17 @@ class ReleaseView:
         return np.array(known, dtype=np.float64)
 
     @property
-    def probability(self) -> npt.NDArray[np.bool_]:
+    def probability(self) -> BoolArray:
         """Which variables are categories that are released as probabilities, shape (n_variables,)."""
         return np.array([variable.probability for variable in self.variables], dtype=bool)
 
     @property
-    def indicator(self) -> npt.NDArray[np.bool_]:
+    def indicator(self) -> BoolArray:
         """Which variables indicate a category, shape (n_variables,)."""
         return np.array([variable.category is not None for variable in self.variables], dtype=bool)
 
     @property
-    def of_ordinal(self) -> npt.NDArray[np.bool_]:
+    def of_ordinal(self) -> BoolArray:
         """Which of these are of a column whose position is a variable too, an ordinal's, shape (n_variables,)."""
         numbers = {variable.position for variable in self.variables if variable.category is None}
         positions = [variable.position in numbers for variable in self.variables]
@@ -135,7 +135,7 @@ def build_view(
     columns: Mapping[str, Column],
     mean: Mapping[str, float],
     sd: Mapping[str, float],
-    counts: Mapping[str, npt.NDArray[np.int64]],
+    counts: Mapping[str, IntArray],
     *,
     log_mean: Mapping[str, float] | None = None,
     log_sd: Mapping[str, float] | None = None,
@@ -179,9 +179,7 @@ def build_view(
     return ReleaseView(tuple(variables), scores)
 
 
-def _indicators(
-    name: str, position: int, counts: npt.NDArray[np.int64], synthesized: bool, probability: bool
-) -> Sequence[Variable]:
+def _indicators(name: str, position: int, counts: IntArray, synthesized: bool, probability: bool) -> Sequence[Variable]:
     share = counts / max(1, counts.sum())
     spread = np.sqrt(share * (1.0 - share))
     first = 1 if len(counts) == 2 else 0  # two categories: one indicator says it all

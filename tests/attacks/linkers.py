@@ -118,7 +118,7 @@ def attack(
     from anonpipe.job.plain_yaml import parse_setting
     from anonpipe.pipeline.evaluation.known import coded_positions, links_own
     from anonpipe.pipeline.evaluation.measures import load_assessment
-    from anonpipe.pipeline.evaluation.samples import alike_numbers, read_pairs
+    from anonpipe.pipeline.evaluation.samples import alike_numbers, read_samples
     from anonpipe.pipeline.run import Run, to_the_end
     from anonpipe.propose.propose import propose_job
 
@@ -130,10 +130,11 @@ def attack(
 
     def found(run: Run) -> dict[str, float]:
         work, fitted, cut = run.context.work, run.context.fitted, run.context.cut
-        pairs, names = read_pairs(work, cut), list(fitted.cells.names)
-        own = np.arange(cut.rows) if links_own(fitted) else alike_numbers(fitted, pairs.original, pairs.labels)
+        original, released, labels = read_samples(work, cut, "original", "released", "labels")
+        names = list(fitted.cells.names)
+        own = np.arange(cut.rows) if links_own(fitted) else alike_numbers(fitted, original, labels)
         told = pd.DataFrame({"own": own, "size": looked_up(*counted(own), own)})
-        frames = {"original": pairs.original, "released": pairs.released[:, : len(names)]}
+        frames = {"original": original, "released": released[:, : len(names)]}
         for name, cells in frames.items():
             pd.DataFrame(cells, columns=names).to_parquet(folder / f"{name}.parquet")
         told.to_parquet(folder / "told.parquet")

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from anonpipe.evaluate.utility._moments import LEAST, ChangeSummary, relative_changes
+from anonpipe.evaluate.utility._moments import LEAST
 from anonpipe.evaluate.utility._tables import spreads
 from anonpipe.types import FloatArray
+from tests.benchmarks._changes import ChangeSummary, relative_changes
 from tests.benchmarks._correlations import check_least
 from tests.benchmarks._tables import checked_tables
 

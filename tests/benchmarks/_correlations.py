@@ -6,9 +6,10 @@ import numpy as np
 import numpy.typing as npt
 
 from anonpipe.errors import JobError
-from anonpipe.evaluate.utility._moments import LEAST, ChangeSummary, relative_changes
+from anonpipe.evaluate.utility._moments import LEAST
 from anonpipe.evaluate.utility._tables import spreads
 from anonpipe.types import FloatArray
+from tests.benchmarks._changes import ChangeSummary, relative_changes
 from tests.benchmarks._tables import checked_tables
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import rankdata
 
-from anonpipe.evaluate.utility._moments import ChangeSummary, summarize
 from anonpipe.evaluate.utility._tables import spreads
+from tests.benchmarks._changes import ChangeSummary, summarize
 from tests.benchmarks._correlations import correlations
 from tests.benchmarks._tables import checked_tables
 

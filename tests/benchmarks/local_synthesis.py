@@ -104,10 +104,10 @@ MEASURES = (
     ),
     Measure("(median)", "", lambda o, n: coefficient_changes(o, n).coefficients.median),
     Measure("errors", "standard_error_change_percent", lambda o, n: coefficient_changes(o, n).standard_errors.mean),
-    Measure("third", "third_moment_change_percent", lambda o, n: moment_changes(o, n, 3).mean),
-    Measure("(median)", "", lambda o, n: moment_changes(o, n, 3).median),
-    Measure("fourth", "fourth_moment_change_percent", lambda o, n: moment_changes(o, n, 4).mean),
-    Measure("(median)", "", lambda o, n: moment_changes(o, n, 4).median),
+    Measure("third", "third_moment_change_percent", lambda o, n: np.mean(moment_changes(o, n, 3)[0])),
+    Measure("(median)", "", lambda o, n: np.median(moment_changes(o, n, 3)[0])),
+    Measure("fourth", "fourth_moment_change_percent", lambda o, n: np.mean(moment_changes(o, n, 4)[0])),
+    Measure("(median)", "", lambda o, n: np.median(moment_changes(o, n, 4)[0])),
 )
 
 

@@ -46,7 +46,7 @@ def test_json_keeps_every_bit(problem, leaves):
     keys = keys_for(len(features))
     tree = fit_tree(features, keys, min(leaves, len(features)))
     again = from_bytes(to_bytes(tree), [Tree])
-    for name in Tree.__dataclass_fields__:
+    for name in Tree._fields:
         mine, theirs = getattr(tree, name), getattr(again, name)
         assert mine.dtype == theirs.dtype
         assert mine.shape == theirs.shape

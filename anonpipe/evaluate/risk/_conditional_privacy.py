@@ -8,14 +8,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import digamma, stdtrit
 
 from anonpipe.errors import InputError
 from anonpipe.evaluate.measurement import Audience, Ends, Figure, Measurement
 from anonpipe.evaluate.risk._measure import AttackData, Measured, Pairs, RiskMeasure, require
 from anonpipe.kernels.points import LARGEST
-from anonpipe.types import FloatArray
+from anonpipe.types import FloatArray, IntArray
 
 BLOCKS = 10  # Parts of the records that the interval rests on
 
@@ -184,8 +183,8 @@ class _NumberColumns:
 class _Codes:
     """A column of categories: pairs of codes, shape (n,) each."""
 
-    a: npt.NDArray[np.int64]
-    b: npt.NDArray[np.int64]
+    a: IntArray
+    b: IntArray
 
     @classmethod
     def of(cls, column: FloatArray, released: FloatArray) -> _Codes | None:
@@ -195,7 +194,7 @@ class _Codes:
         alone = np.count_nonzero(np.unique(found._pairs(slice(None)), return_counts=True)[1] == 1)
         return found if alone <= MOST_ALONE * len(a) else None
 
-    def _pairs(self, rows: slice) -> npt.NDArray[np.int64]:
+    def _pairs(self, rows: slice) -> IntArray:
         """Numbers of the pairs."""
         return self.a[rows] * (int(self.b.max()) + 1) + self.b[rows]
 
@@ -206,7 +205,7 @@ class _Codes:
         return math.exp(min(alone, max(0.0, _entropy(self._pairs(rows)) - _entropy(b)))), math.exp(alone)
 
 
-def _entropy(codes: npt.NDArray[np.int64]) -> float:
+def _entropy(codes: IntArray) -> float:
     """In nats, with the correction of Miller and Madow."""
     counts = np.unique(codes, return_counts=True)[1]
     shares = counts / len(codes)

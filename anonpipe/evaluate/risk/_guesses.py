@@ -11,7 +11,7 @@ import numpy as np
 from anonpipe.evaluate.coding import Coding
 from anonpipe.evaluate.risk._nearest import near_order
 from anonpipe.kernels.compiled import kernel
-from anonpipe.kernels.points import ascending, largest
+from anonpipe.kernels.points import ascending, insert_nearest, largest
 from anonpipe.types import FloatArray, IntArray
 
 NEIGHBOURS = 5  # Closest released records whose agreement says how sure a guess is
@@ -238,12 +238,9 @@ def _improve(
         parts[a], after = after, after + parts[a]
     before, begin = 0.0, 0
     for a in range(ends.shape[0]):
-        distance, at = before + parts[a], best.shape[1] - 1
-        if distance < best[a, at] or (distance == best[a, at] and row < rows[a, at]):
-            while at > 0 and (distance < best[a, at - 1] or (distance == best[a, at - 1] and row < rows[a, at - 1])):
-                best[a, at], rows[a, at] = best[a, at - 1], rows[a, at - 1]
-                at -= 1
-            best[a, at], rows[a, at] = distance, row
+        distance = before + parts[a]
+        if distance <= best[a, -1]:
+            insert_nearest(rows[a], best[a], row, distance)
         for j in range(begin, ends[a]):
             before += _apart(point[j], point[j], query[j], jumps[a])
         begin = ends[a]

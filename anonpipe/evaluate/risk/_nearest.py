@@ -356,16 +356,9 @@ class RankLinkage:
 
     def apply(self, features: npt.ArrayLike) -> FloatArray:
         """Share of the table's records below each value, those that equal it counting half, 0 to 1."""
-        features = table(features, "records")
-        ranks = np.empty(features.shape)
-        for j in range(features.shape[1]):
-            values, below, equal = np.unique(self.ordered[:, j], return_index=True, return_counts=True)
-            column = np.ascontiguousarray(features[:, j])
-            at = np.searchsorted(values, column)
-            found = np.append(values, np.nan)[at] == column
-            ranks[:, j] = np.append(2 * below, 2 * len(self.ordered))[at] + np.where(found, np.append(equal, 0)[at], 0)
-        ranks /= 2.0 * len(self.ordered)
-        return ranks
+        columns = zip(self.ordered.T, table(features, "records").T, strict=True)
+        ranks = [np.searchsorted(own, asked) + np.searchsorted(own, asked, side="right") for own, asked in columns]
+        return np.stack(ranks, axis=1) / (2.0 * len(self.ordered))
 
 
 # --- Records by Mahalanobis distance: differences across what columns have in common count more than those along it ---

@@ -15,7 +15,6 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from anonpipe.errors import JobError
 from anonpipe.evaluate.utility._formula import (
@@ -35,7 +34,7 @@ from anonpipe.evaluate.utility._formula import (
     refuse_dates,
 )
 from anonpipe.evaluate.utility._weighted import Psus
-from anonpipe.types import BoolArray, FloatArray
+from anonpipe.types import BoolArray, FloatArray, IntArray
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -151,7 +150,7 @@ class Design:
     predictors: FloatArray  # Shape (n_rows, n_coefficients)
     names: tuple[str, ...]  # Of the coefficients
     terms: tuple[str, ...]  # Of each the part of the formula that it is from
-    events: npt.NDArray[np.bool_] | None  # Whether the time is that of an event, shape (n_rows,); for Cox models
+    events: BoolArray | None  # Whether the time is that of an event, shape (n_rows,); for Cox models
     left_out: int  # Records of the subset that are not used, for nulls
     learnt: bool = True  # Whether a function keeps something of the table that was coded first, such as means
     weights: FloatArray | None = None  # Survey weights, shape (n_rows,); None for none
@@ -366,7 +365,7 @@ def _levels(coding: FormulaCoding) -> tuple[str, ...]:
     return tuple(map(str, response.categories))
 
 
-def _other(analysis: Analysis, what: str, column: pd.Series[Any], kept: npt.NDArray[np.int64]) -> FloatArray:
+def _other(analysis: Analysis, what: str, column: pd.Series[Any], kept: IntArray) -> FloatArray:
     """A column besides the formula: numbers, of groups and strata those of their values."""
     from pandas.api import types
 

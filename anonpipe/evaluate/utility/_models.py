@@ -516,7 +516,7 @@ def solve(model: Model, design: Design, table: str = "original") -> Solution:
     if model == "cox" and (below := int(np.count_nonzero(response < 0))):
         remedy = "declare bounds" if table == "released" else "leave such records out by a subset"
         raise NoFitError(f"{below:,} {table} times are below 0; {remedy}")
-    basis = _Basis.of(design.predictors, centred=model in ("cox", "ordinal"))
+    basis = Basis.of(design.predictors, centred=model in ("cox", "ordinal"))
     if not basis.determined.any():
         raise NoFitError("the predictors are constant, or add up to each other; widen the subset, or analyse others")
     if len(response) <= basis.rank + (model == "cox"):
@@ -530,7 +530,7 @@ def solve(model: Model, design: Design, table: str = "original") -> Solution:
 
 
 @dataclass(frozen=True, eq=False)
-class _Basis:
+class Basis:
     """Orthogonal columns that span the predictors."""
 
     columns: FloatArray  # Shape (n_rows, rank), each of root mean square 1
@@ -545,7 +545,7 @@ class _Basis:
         return len(self.places)
 
     @classmethod
-    def of(cls, predictors: FloatArray, *, centred: bool) -> _Basis:
+    def of(cls, predictors: FloatArray, *, centred: bool) -> Basis:
         """By a QR decomposition that takes the predictor of which most is left first."""
         used = predictors
         if centred:
@@ -572,7 +572,7 @@ class _Basis:
         return coefficients, errors
 
 
-def _regression(model: Model, design: Design, basis: _Basis) -> Solution:
+def _regression(model: Model, design: Design, basis: Basis) -> Solution:
     """The coefficients of any other model, of several equations one after the other."""
     rank = basis.rank
     try:
@@ -587,7 +587,7 @@ def _regression(model: Model, design: Design, basis: _Basis) -> Solution:
     return Solution(coefficients, errors, float(len(design.response) - rank) if model == "linear" else np.inf)
 
 
-def _cox(design: Design, events: BoolArray, basis: _Basis) -> Solution:
+def _cox(design: Design, events: BoolArray, basis: Basis) -> Solution:
     """A Cox model's coefficients, or why there are none."""
     terms = design.terms
     if design.entry is not None and (late := int(np.count_nonzero(design.entry >= design.response))):

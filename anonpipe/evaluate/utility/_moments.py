@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import combinations, combinations_with_replacement, product
 from math import comb
@@ -23,37 +23,9 @@ from anonpipe.evaluate.utility._measure import (
     mean_of_terms,
 )
 from anonpipe.evaluate.utility._tables import TypedTables, spreads
-from anonpipe.types import BoolArray, FloatArray, IntArray
+from anonpipe.types import FloatArray, IntArray
 
 LEAST = 1e-3  # Default size below which an original term, on its own scale, counts as 0
-
-
-@dataclass(frozen=True)
-class ChangeSummary:
-    """Sizes of relative changes in per cent, over all terms that can be compared."""
-
-    mean: float  # NaN where no term can be compared
-    median: float  # Likewise
-    terms: int  # Terms in them
-    left_out: int  # Terms that the original lacks, or so near zero there that a ratio to them says nothing
-    # Terms that the original has and the release has not, such as the correlation of a column that the release holds
-    # constant. They are not in the mean: where there are any, it flatters the release.
-    lost: int
-
-
-def relative_changes(original: FloatArray, released: FloatArray, sizes: FloatArray, least: float) -> ChangeSummary:
-    """100 · |released - original| / |original|, over the terms whose size is `least` or more."""
-    usable = np.isfinite(original) & (original != 0) & (sizes > 0) & (sizes >= least)
-    old = np.where(usable, original, 1.0)
-    return summarize(100.0 * np.abs(released - old) / np.abs(old), usable)
-
-
-def summarize(changes: FloatArray, usable: BoolArray) -> ChangeSummary:
-    """Mean and median of the usable changes; a usable one that is not finite is lost."""
-    kept = changes[usable & np.isfinite(changes)]
-    terms, compared = len(kept), int(usable.sum())
-    mean, median = (float(kept.mean()), float(np.median(kept))) if terms else (float("nan"), float("nan"))
-    return ChangeSummary(mean, median, terms, changes.size - compared, compared - terms)
 
 
 # --- Changes of moments of higher order, over all combinations of columns ---------------------------------------------
@@ -64,8 +36,8 @@ _MOST_TERMS = 2_000_000  # Moments of one order
 _NUMBERS = 1 << 22  # Products held at a time (32 MiB)
 
 
-def moment_changes(old: FloatArray, new: FloatArray, order: int, *, least: float = LEAST) -> ChangeSummary:
-    """Average relative change in per cent of the moments of one order: E[x_a x_b ... ] over every choice of columns.
+def moment_changes(old: FloatArray, new: FloatArray, order: int, *, least: float = LEAST) -> tuple[FloatArray, int]:
+    """Relative changes in per cent of the moments of one order, E[x_a x_b ... ], and how many are left out.
 
     The same column may be chosen more than once: of five columns there are 35 moments of the third order and 70 of the
     fourth. Moments smaller than `least` times the product of the root mean squares of their columns are left out.
@@ -77,7 +49,9 @@ def moment_changes(old: FloatArray, new: FloatArray, order: int, *, least: float
     root = largest * np.sqrt(np.mean((old / largest) ** 2, axis=0))
     root[root == 0] = 1.0
     before, after = (moments(table / root, order) for table in (old, new))
-    return relative_changes(before, after, np.abs(before), least)
+    usable = (np.abs(before) >= least) & (before != 0)
+    changes = 100.0 * np.abs(after - before)[usable] / np.abs(before[usable])
+    return changes[np.isfinite(changes)], int((~usable).sum())
 
 
 def centred(table: FloatArray) -> FloatArray:
@@ -150,11 +124,11 @@ def _higher_moments(tables: TypedTables) -> list[Measurement]:
         elif comb(width + order - 1, order) > _MOST_TERMS:
             note = f"Not measured: {width} columns have too many moments of this order."
         else:
-            changes = moment_changes(centred(before[:most]), centred(after[:most]), order)
-            value = changes.median
+            changes, left_out = moment_changes(centred(before[:most]), centred(after[:most]), order)
+            value, mean = (float(np.median(changes)), changes.mean()) if len(changes) else (math.nan, math.nan)
             note = (
-                f"Central moments, products of different columns included, over {changes.terms} of them; "
-                f"{changes.left_out} near zero in the original left out. Mean {changes.mean:.4g}. "
+                f"Central moments, products of different columns included, over {len(changes)} of them; "
+                f"{left_out} near zero in the original left out. Mean {mean:.4g}. "
                 "Records with a null are left out."
             )
             if mostly_null:

@@ -382,11 +382,11 @@ def correlations_apart(old: FloatArray, new: FloatArray, splits: Splits) -> tupl
         middle = np.array([np.nanmean(side) if (~np.isnan(side)).any() else 0.0 for side in old.T])
         unit = np.array([np.nanmax(np.abs(side)) if (~np.isnan(side)).any() else 1.0 for side in (old - middle).T])
     sides = [(side - middle) / np.where(unit > 0, unit, 1.0) for side in (old, new)]
-    before, after = (_correlation(_sums(side, np.ones(len(side), dtype=np.bool_))) for side in sides)
+    whole, other = (_sums(side, np.ones(len(side), dtype=np.bool_)) for side in sides)
+    before, after = _correlation(whole), _correlation(other)
     differences = np.abs(after - before)
     differences[differences < _ROUNDING] = 0.0  # of a column that a rule computes from another, chance has less
     differences[np.isnan(after) & ~np.isnan(before)] = np.inf
-    whole = _sums(sides[0], np.ones(len(old), dtype=np.bool_))
     halves = np.empty((len(splits.first), width, width))
     for at, half in enumerate(splits.first):
         sums = _sums(sides[0], half)

@@ -10,13 +10,14 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg import cho_factor, cho_solve, qr
+from scipy.linalg import cho_factor, cho_solve
 from scipy.special import expit, logit, ndtri, stdtrit
 
 from anonpipe.environment import one_thread
 from anonpipe.errors import InputError
 from anonpipe.evaluate.measurement import Audience, Figure, Measurement, Share
 from anonpipe.evaluate.utility._measure import UtilityMeasure
+from anonpipe.evaluate.utility._models import Basis
 from anonpipe.evaluate.utility._tables import BothColumns, Encoded, TypedTables, encoded
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
@@ -58,7 +59,6 @@ def auc(positives: npt.ArrayLike, negatives: npt.ArrayLike) -> Share:
 # tails; statsmodels agrees to 3e-10, takes a third longer or more, and warns at every step of a separated table.
 # Neither tells quasi-separation, which a reader of the measure must know of.
 
-_RANK = 1e-9  # A column of the design is dependent where less than this share of its length is not in the others
 _SETTLED = 1e-9  # Largest change of a probability in the last pass
 _GROWING = 0.1  # A linear predictor that moves by this much while no probability does is on its way to infinity
 _ROUNDING = 1e-13  # The likelihood of a record is known to about this
@@ -80,7 +80,7 @@ def fit_logistic(design: FloatArray, ones: BoolArray) -> LogisticFit:
     """Maximise the likelihood by Newton's method with halved steps, without any penalty."""
     # Fitted probabilities depend only on the span of the columns: by an orthonormal basis of the first independent
     # ones (pivoted QR) the equations of a step are as well conditioned as the weights p (1 - p) allow.
-    basis = _basis(design)
+    basis = Basis.of(design, centred=False).columns
     sign = np.where(ones, -1.0, 1.0)
     predictor = np.full(len(ones), np.log(ones.sum() / (~ones).sum()))
     chances = expit(predictor)
@@ -110,15 +110,6 @@ def fit_logistic(design: FloatArray, ones: BoolArray) -> LogisticFit:
 def _loss(predictor: FloatArray, sign: FloatArray) -> float:
     """Minus the log-likelihood."""
     return float(np.logaddexp(0.0, sign * predictor).sum())
-
-
-def _basis(design: FloatArray) -> FloatArray:
-    """Orthonormal columns times √n that span those of the design, shape (n_rows, rank)."""
-    lengths = np.sqrt((design**2).sum(axis=0))
-    used = design[:, lengths > 0] / lengths[lengths > 0]
-    orthonormal, triangle, _ = qr(used, mode="economic", pivoting=True, check_finite=False)
-    rank = int((np.abs(np.diag(triangle)) > _RANK).sum())
-    return np.asarray(np.ascontiguousarray(orthonormal[:, :rank]) * np.sqrt(len(design)))
 
 
 # --- Main effects and interactions of the columns of two tables, as the columns of one regression ---------------------
@@ -243,7 +234,7 @@ def tree_propensity(old: FloatArray, new: FloatArray, *, rng: np.random.Generato
     ones = np.arange(len(both)) >= len(old)
     share = len(new) / len(both)
 
-    def grown(labels: npt.NDArray[np.bool_]) -> tuple[float, int]:
+    def grown(labels: BoolArray) -> tuple[float, int]:
         tree = DecisionTreeClassifier(
             min_samples_leaf=_LEAF, max_leaf_nodes=_MOST_LEAVES, random_state=int(rng.integers(2**31))
         ).fit(both, labels)

@@ -8,17 +8,19 @@ from typing import Literal, NamedTuple
 import numba as nb
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 from anonpipe.kernels.compiled import kernel
 from anonpipe.kernels.points import (
     block_order,
     by_first_row,
     checked_features,
-    dot,
     gather_columns,
     insert_nearest,
     mix,
     principal_direction,
+    project_rows,
     sort_groups,
     split_rows,
     squared_distance,
@@ -775,7 +777,6 @@ def split_large(features: FloatArray, order: IntArray, starts: IntArray, k: int)
     """Labels for groups of less than 2k records: those given, the larger ones cut across their principal direction."""
     labels = np.empty(order.shape[0], dtype=np.int64)
     order = order.copy()
-    projections = np.empty(order.shape[0])
     label = 0
     for g in range(starts.shape[0] - 1):
         stack = [(starts[g], starts[g + 1])]
@@ -786,26 +787,14 @@ def split_large(features: FloatArray, order: IntArray, starts: IntArray, k: int)
                 labels[rows] = label
                 label += 1
                 continue
-            direction = principal_direction(features, rows, nb.boolean(False))
-            for at in range(low, high):
-                projections[at] = dot(features[order[at]], direction)
+            projections = project_rows(features, rows, principal_direction(features, rows, nb.boolean(False)))
             left = (high - low) // k // 2 * k
-            split_rows(rows, projections[low:high], left)
+            split_rows(rows, projections, left)
             stack.append((low + left, high))
             stack.append((low, low + left))
     return labels
 
 
-@kernel
-def _root_of(parent: IntArray, node: int) -> int:
-    """The root of a node's tree; the path to it is halved on the way."""
-    while parent[node] != node:
-        parent[node] = parent[parent[node]]
-        node = parent[node]
-    return node
-
-
-@kernel
 def combine(first: IntArray, first_scatter: FloatArray, second: IntArray, second_scatter: FloatArray) -> IntArray:
     """Groups (n,) that are in every region those of the better of two groupings, numbered through.
 
@@ -813,17 +802,8 @@ def combine(first: IntArray, first_scatter: FloatArray, second: IntArray, second
     of all groups, in which two are joined that share a record. So each choice leaves whole groups. The idea is that of
     partition crossover, Whitley, Hains and Howe 2009, doi:10.1145/1569901.1570026, for the travelling salesman.
     """
-    offset = first_scatter.shape[0]
-    parent = np.arange(offset + second_scatter.shape[0])
-    for i in range(first.shape[0]):
-        a, b = _root_of(parent, first[i]), _root_of(parent, offset + second[i])
-        parent[max(a, b)] = min(a, b)
-    gain = np.zeros(parent.shape[0])
-    for g in range(offset):
-        gain[_root_of(parent, g)] += first_scatter[g]
-    for g in range(second_scatter.shape[0]):
-        gain[_root_of(parent, offset + g)] -= second_scatter[g]
-    labels = np.empty_like(first)
-    for i in range(first.shape[0]):
-        labels[i] = offset + second[i] if gain[_root_of(parent, first[i])] > 0.0 else first[i]
-    return labels
+    renumbered, gains = second + len(first_scatter), np.concatenate([first_scatter, -second_scatter])
+    shared = coo_array((np.ones(len(first), dtype=np.int8), (first, renumbered)), shape=(len(gains), len(gains)))
+    region = connected_components(shared, directed=False)[1]
+    gain = np.bincount(region, gains)
+    return np.where(gain[region[first]] > 0.0, renumbered, first)

@@ -38,12 +38,9 @@ def split_at_all_medians(features: FloatArray, k: int, labels: IntArray) -> None
 def _split_cell(features: FloatArray, rows: IntArray) -> IntArray:
     """Sort `rows` by the halves of all columns they lie in; where the cells begin, and the number of rows."""
     count, width = rows.shape[0], features.shape[1]
-    values = np.empty(count)
     medians = np.empty(width)
     for j in range(width):
-        for i in range(count):
-            values[i] = features[rows[i], j]
-        medians[j] = _highest_of_lower_half(values)
+        medians[j] = _highest_of_lower_half(features[rows, j])
     borders = np.array([0, count])
     for j in range(width):
         cut = np.empty(2 * borders.shape[0] - 1, dtype=np.int64)
@@ -52,7 +49,7 @@ def _split_cell(features: FloatArray, rows: IntArray) -> IntArray:
             low, high = borders[cell], borders[cell + 1]
             cut[used] = low
             used += 1
-            below = _move_lower_first(features, rows[low:high], j, medians[j])
+            below = put_first(rows[low:high], features[rows[low:high], j] <= medians[j])
             if 0 < below < high - low:
                 cut[used] = low + below
                 used += 1
@@ -72,15 +69,6 @@ def _highest_of_lower_half(values: FloatArray) -> float:
         if value < median:
             highest = max(highest, value)
     return median if above or highest == -np.inf else highest
-
-
-@kernel
-def _move_lower_first(features: FloatArray, rows: IntArray, column: int, border: float) -> int:
-    """Move the rows of values up to `border` to the front, both parts in their old order; how many there are."""
-    lower = np.empty(rows.shape[0], dtype=np.bool_)
-    for i in range(rows.shape[0]):
-        lower[i] = features[rows[i], column] <= border
-    return put_first(rows, lower)
 
 
 def rhs(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
@@ -149,7 +137,6 @@ def halved(
     """
     n = features.shape[0]
     order = np.arange(n)
-    values = np.empty(n)
     labels = np.empty(n, dtype=np.int64)
     label = 0
     stack = [(0, n)]
@@ -163,11 +150,9 @@ def halved(
         if by_range:
             column = int(np.argmax(ranges(features, rows)))
         else:
-            column = _split_column(features, rows, classes, shares, alpha, values[low:high])
-        for i in range(low, high):
-            values[i] = features[order[i], column]
+            column = _split_column(features, rows, classes, shares, alpha)
         half = (high - low) // 2
-        split_rows(rows, values[low:high], half)
+        split_rows(rows, features[rows, column], half)
         stack.append((low + half, high))
         stack.append((low, low + half))
     return labels
@@ -186,14 +171,12 @@ def ranges(features: FloatArray, rows: IntArray) -> FloatArray:
 
 
 @kernel
-def _split_column(
-    features: FloatArray, rows: IntArray, classes: IntArray, shares: FloatArray, alpha: float, values: FloatArray
-) -> int:
+def _split_column(features: FloatArray, rows: IntArray, classes: IntArray, shares: FloatArray, alpha: float) -> int:
     """Column of least alpha·(1 - spread / widest spread) + (1 - alpha)·(divergence of its halves), first of equals."""
     width = features.shape[1]
     spreads = np.empty(width)
     for j in range(width):
-        spreads[j] = _spread(features, rows, j)
+        spreads[j] = features[rows, j].std()
     widest = np.argmax(spreads)
     if alpha >= 1.0:
         return int(widest)
@@ -202,7 +185,7 @@ def _split_column(
     least = np.inf
     for j in range(width):
         cost = alpha * (1.0 - spreads[j] / unit)
-        cost += (1.0 - alpha) * _halves_divergence(features, rows, j, classes, shares, values)
+        cost += (1.0 - alpha) * _halves_divergence(features[rows, j], classes[rows], shares)
         if cost < least:
             best = j
             least = cost
@@ -210,36 +193,17 @@ def _split_column(
 
 
 @kernel
-def _spread(features: FloatArray, rows: IntArray, j: int) -> float:
-    """Standard deviation of column j among `rows`."""
-    mean = 0.0
-    for i in rows:
-        mean += features[i, j]
-    mean /= rows.shape[0]
-    squares = 0.0
-    for i in rows:
-        squares += (features[i, j] - mean) ** 2
-    return float(np.sqrt(squares / rows.shape[0]))
-
-
-@kernel
-def _halves_divergence(
-    features: FloatArray, rows: IntArray, j: int, classes: IntArray, shares: FloatArray, values: FloatArray
-) -> float:
-    """Weighted divergence (Li and Sarkar, eq. 7) of the halves by rank of column j."""
-    n = rows.shape[0]
+def _halves_divergence(values: FloatArray, classes: IntArray, shares: FloatArray) -> float:
+    """Weighted divergence (Li and Sarkar, eq. 7) of the halves by rank of `values`."""
+    n = values.shape[0]
     half = n // 2
-    for i in range(n):
-        values[i] = features[rows[i], j]
-    border = kth_smallest(values, half)
-    ties = half
-    for i in range(n):
-        if values[i] < border:
-            ties -= 1
+    border, ties = kth_smallest(values, half), half
+    for value in values:
+        ties -= value < border
     lower = np.zeros(shares.shape[0])
     upper = np.zeros(shares.shape[0])
     for i in range(n):
-        c = classes[rows[i]]
+        c = classes[i]
         if values[i] < border:
             lower[c] += 1.0
         elif values[i] == border and ties > 0:

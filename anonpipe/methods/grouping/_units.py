@@ -148,7 +148,10 @@ def _merge_until(features: FloatArray, order: IntArray, starts: IntArray, units:
     a = _fewest(held, sizes, ids, left, k)
     while a >= 0 and left > 1:
         _mark(mark, units, following, first[a], nb.boolean(True))
-        b = _partner(means, sizes, ids, left, a, mark, units, following, first)
+        b, costs = int(-1), ward_costs(means, sizes, left, a)
+        for g in range(left):  # the group with a unit that a lacks which costs least; of equals the lowest number
+            if g != a and cheaper(b, g, costs, ids) == g and _adds(mark, units, following, first[g]):
+                b = g
         held[a] += _lacking(mark, units, following, first[b])
         _mark(mark, units, following, first[a], nb.boolean(False))
         following[last[a]], last[a] = first[b], last[b]
@@ -208,27 +211,6 @@ def _adds(mark: BoolArray, units: IntArray, following: IntArray, record: int) ->
             return True
         record = following[record]
     return False
-
-
-@kernel
-def _partner(
-    means: FloatArray,
-    sizes: FloatArray,
-    ids: IntArray,
-    left: int,
-    a: int,
-    mark: BoolArray,
-    units: IntArray,
-    following: IntArray,
-    first: IntArray,
-) -> int:
-    """Place of the group with a unit that a lacks which costs least; of equals the one of lowest number."""
-    costs = ward_costs(means, sizes, left, a)
-    best = int(-1)
-    for g in range(left):
-        if g != a and cheaper(best, g, costs, ids) == g and _adds(mark, units, following, first[g]):
-            best = g
-    return best
 
 
 @kernel

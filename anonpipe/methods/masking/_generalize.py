@@ -259,27 +259,21 @@ def _records_left(values: FloatArray, strict: bool) -> int:
     n = values.shape[0]
     if not strict:
         return int(n // 2)
-    median = kth_smallest(values, (n - 1) // 2)
-    left = 0
-    for value in values:
-        if value <= median:
-            left += 1
-    return left
+    return int((values <= kth_smallest(values, (n - 1) // 2)).sum())
 
 
 @kernel
-def _cut(features: FloatArray, rows: IntArray, k: int, widths: FloatArray, strict: bool, values: FloatArray) -> int:
+def _cut(features: FloatArray, rows: IntArray, k: int, widths: FloatArray, strict: bool) -> int:
     """Sort `rows` by a cut along the widest column that allows it, using up `widths`; records left, or 0 for none."""
     n = rows.shape[0]
     while True:
         widest = int(np.argmax(widths))
         if not widths[widest] > 0.0:
             return 0
-        for i in range(n):
-            values[i] = features[rows[i], widest]
-        left = _records_left(values[:n], strict)
+        values = features[rows, widest]
+        left = _records_left(values, strict)
         if left >= k and n - left >= k:
-            split_rows(rows, values[:n], left)
+            split_rows(rows, values, left)
             return left
         widths[widest] = 0.0
 
@@ -288,7 +282,7 @@ def _cut(features: FloatArray, rows: IntArray, k: int, widths: FloatArray, stric
 def _mondrian_groups(features: FloatArray, k: int, scale: FloatArray, strict: bool) -> tuple[IntArray, BoolArray]:
     """Cut all records into groups of at least k: their order, and where groups end; `scale` has shape (width,)."""
     n = features.shape[0]
-    order, values = np.arange(n), np.empty(n)
+    order = np.arange(n)
     ends = np.zeros(n, dtype=np.bool_)
     stack = [(0, n)]
     while len(stack) > 0:
@@ -296,7 +290,7 @@ def _mondrian_groups(features: FloatArray, k: int, scale: FloatArray, strict: bo
         left = 0
         if high - low >= 2 * k:
             rows = order[low:high]
-            left = _cut(features, rows, k, ranges(features, rows) / scale, strict, values)
+            left = _cut(features, rows, k, ranges(features, rows) / scale, strict)
         if left == 0:
             ends[high - 1] = True
         else:

@@ -7,7 +7,6 @@ from functools import partial
 from typing import Annotated, Literal
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field, model_validator
 
 from anonpipe.errors import InputError, JobError
@@ -16,7 +15,7 @@ from anonpipe.methods.executor import Columns, Reduce, Rows, Step
 from anonpipe.methods.options import ScopedMaskOptions
 from anonpipe.methods.record import Features, Masker
 from anonpipe.moments import Expected, Moments, form_eigenvalue, product_variance
-from anonpipe.types import FloatArray
+from anonpipe.types import FloatArray, IntArray
 
 # --- The spectral basis: the axes along which the records spread, and the way there and back --------------------------
 # A masker that works on one column at a time keeps no correlation of the columns. Principal components have none: the
@@ -244,7 +243,7 @@ def _choose(moments: Moments, *, basis: Basis, share: float, outside: float | No
     return Suppressed(axes.centre, axes.vectors, axes.variances, limits)
 
 
-def _small(variances: FloatArray, share: float) -> npt.NDArray[np.int64]:
+def _small(variances: FloatArray, share: float) -> IntArray:
     """The components of smallest variance whose sum is within the share; of equal ones the later first."""
     rising = np.lexsort((-np.arange(len(variances)), variances))
     within = np.cumsum(variances[rising]) <= share * variances.sum()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from math import isnan
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from anonpipe.pipeline.context import Fitted, Work
 from anonpipe.pipeline.cut import Cut
 from anonpipe.pipeline.evaluation import samples, search
 from anonpipe.pipeline.evaluation.known import coded_positions, feature_names, links_persons, stratum_numbers, typed
-from anonpipe.pipeline.evaluation.samples import FOLDER, AskedUnits, Queries, read_pairs, read_samples
+from anonpipe.pipeline.evaluation.samples import FOLDER, AskedUnits, Queries, read_samples
 from anonpipe.pipeline.evaluation.search import found_in
 from anonpipe.pipeline.procedure.group_steps import TableGroups
 from anonpipe.pipeline.tasks.passes import learnt_groups
@@ -36,21 +36,12 @@ if TYPE_CHECKING:
 
 _WHOLE = "assessment.record"
 UNORDERED = (Kind.CATEGORICAL, Kind.BINARY)
+Tables: TypeAlias = "tuple[pd.DataFrame, pd.DataFrame, dict[str, Kind]]"  # Original, released, and kinds of columns
+_BOTH = ("original", "released")  # Of the paired sample
 
 
-@dataclass(frozen=True, eq=False)
-class SampledTables:
-    """Some records of both tables, typed, row for row."""
-
-    # original, released: the same columns and numbers of rows
-    original: pd.DataFrame
-    released: pd.DataFrame
-    kinds: dict[str, Kind]  # Of each column
-    of: int  # Records of the release
-
-
-def sampled_tables(work: Work, fitted: Fitted, cut: Cut) -> SampledTables | None:
-    """The paired sample as tables; None where neither utility nor risk was asked for, or there are probabilities only.
+def sampled_tables(work: Work, fitted: Fitted, cut: Cut) -> Tables | None:
+    """The paired sample as tables, and kinds; None where nothing is measured on it, or there are probabilities only.
 
     Columns in whose place probabilities are released are in neither table, nor those that a written one repeats, nor
     the ends of linked rows, which follow from the link (`units.order`).
@@ -62,10 +53,10 @@ def sampled_tables(work: Work, fitted: Fitted, cut: Cut) -> SampledTables | None
     kinds = {name: column.kind for name, column in every if name not in gone}
     if not kinds:
         return None
-    pairs, names = read_pairs(work, cut), tuple(kinds)
+    both, names = read_samples(work, cut, *_BOTH), tuple(kinds)
     places = [fitted.cells.names.index(name) for name in names]
-    before, after = (typed(fitted.cells, part[:, places], names) for part in (pairs.original, pairs.released))
-    return SampledTables(before, after, kinds, cut.rows)
+    before, after = (typed(fitted.cells, part[:, places], names) for part in both)
+    return before, after, kinds
 
 
 _TOGETHER = -1  # In place of the number of a copy: all of them
@@ -103,12 +94,10 @@ def _utility(work: Work, fitted: Fitted, cut: Cut, draws: bool) -> tuple[int, As
             return 0, Assessment()
         raise EngineError("utility is measured on a sample, and none was kept; go on with --resume")
     found = utility(
-        tables.original,
-        tables.released,
-        tables.kinds,
+        *tables,
         rng=work.rng("assess utility", 0),
         least=fitted.min_rows,
-        of=tables.of,
+        of=cut.rows,
         paired=fitted.procedure.row_for_row,
         endpoints=endpoints_of(fitted.job),
         weight=fitted.job.weight_column,
@@ -117,7 +106,7 @@ def _utility(work: Work, fitted: Fitted, cut: Cut, draws: bool) -> tuple[int, As
         differences=fitted.job.differences,
         draws=draws,
     )
-    return len(tables.original), Assessment(utility=found)
+    return len(tables[0]), Assessment(utility=found)
 
 
 def _risk(work: Work, fitted: Fitted, cut: Cut) -> tuple[int, Assessment]:
@@ -308,19 +297,22 @@ class RunReader:
         places = [place for place in self.fitted.synthesized if encoder.names[place] not in left_out]
         if not places:
             return Reason.ONLY_PROBABILITIES
-        names, sample = [self.fitted.titles[place] for place in places], read_pairs(self.work, self.cut)
+        names, both = [self.fitted.titles[place] for place in places], read_samples(self.work, self.cut, *_BOTH)
         if self.fitted.unit is not None:
-            sample = samples.one_of_each_unit(self.work, self.cut, sample)
+            (units,) = read_samples(self.work, self.cut, "units")
+            once = samples.one_of_each(self.work, units, "pairs")
+            both = [table[once] for table in both]
         categories = [at for at, place in enumerate(places) if encoder.columns[place].kind in UNORDERED]
-        return risk.Pairs(sample.original[:, places], sample.released[:, places], names, categories)
+        before, after = (table[:, places] for table in both)
+        return risk.Pairs(before, after, names, categories)
 
     def _groups(self) -> risk.WholeGroups | Reason:
         if not self.grouped:
             return self.fitted.procedure.no_groups
-        sample, encode = read_pairs(self.work, self.cut, of="group_"), self.fitted.encode
-        if not len(sample.labels):
+        before, after, labels = read_samples(self.work, self.cut, "group_original", "group_released", "group_labels")
+        if not len(labels):
             return Reason.NO_GROUP_SAMPLED
-        return risk.WholeGroups(encode(sample.original), encode(sample.released), sample.labels)
+        return risk.WholeGroups(self.fitted.encode(before), self.fitted.encode(after), labels)
 
     def _classes(self) -> dict[str, risk.ClassShares] | Reason:
         if self.counted is None and not self.grouped:

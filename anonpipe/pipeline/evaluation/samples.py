@@ -67,17 +67,6 @@ class SampleRows:
 
 
 @dataclass(frozen=True, eq=False)
-class Sample:
-    """Some records of all partitions, in the order of the table as it was routed."""
-
-    # original, released: their cells before and after, row for row; shapes (n_rows, n_columns)
-    original: FloatArray
-    released: FloatArray
-    # The group of each in the whole table (of the first grouping), shape (n_rows,); -1 where there are no groups
-    labels: IntArray
-
-
-@dataclass(frozen=True, eq=False)
 class Queries:
     """Records that are looked for in the whole release."""
 
@@ -367,7 +356,7 @@ def _of_drawn_units(work: Work, units: IntArray, share: float) -> IntArray:
     return np.sort(at[np.unique(units[at], return_index=True)[1]])
 
 
-def _one_of_each(work: Work, units: IntArray, what: str) -> IntArray:
+def one_of_each(work: Work, units: IntArray, what: str) -> IntArray:
     """One record of each unit, drawn among them, ascending."""
     drawn = work.rng(f"assess {what} of units", 0).permutation(len(units))
     return np.sort(drawn[np.unique(units[drawn], return_index=True)[1]])
@@ -405,20 +394,10 @@ def read_arrays(work: Work, file: str) -> dict[str, npt.NDArray[Any]]:
 
 def read_samples(work: Work, cut: Cut, *names: str) -> list[npt.NDArray[Any]]:
     """Arrays of all partitions, each below each other in the order of the partitions."""
+    # Of the paired sample, and with `group_` before these of whole groups: `original`, `released`, row for row, and
+    # `labels`, the groups of the first grouping, -1 where there are none.
     parts = [[file[name] for name in names] for file in _files(work, cut)]
     return [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]
-
-
-def read_pairs(work: Work, cut: Cut, of: str = "") -> Sample:
-    """The paired sample; with `of` "group_" the whole groups, no rows where there are no groups."""
-    return Sample(*read_samples(work, cut, *(f"{of}{name}" for name in ("original", "released", "labels"))))
-
-
-def one_of_each_unit(work: Work, cut: Cut, sample: Sample) -> Sample:
-    """Of the paired sample one record of each unit."""
-    (units,) = read_samples(work, cut, "units")
-    once = _one_of_each(work, units, "pairs")
-    return Sample(sample.original[once], sample.released[once], sample.labels[once])
 
 
 def group_sizes(work: Work, cut: Cut) -> tuple[IntArray, IntArray]:
@@ -451,10 +430,10 @@ def gather_queries(work: Work, fitted: Fitted, cut: Cut) -> None:
         asked_of, sampled_of, groups, alike = read_samples(
             work, cut, "query_units", "units", "units_in_groups", "units_alike"
         )
-        once = _one_of_each(work, asked_of, "queries")
+        once = one_of_each(work, asked_of, "queries")
         asked_units = AskedUnits(asked_of[once], UnitRows(*groups.T), UnitRows(*alike.T))
         work.staging.write_record(_UNITS, asked_units)
-        queries, own = [each[once] for each in queries], original[_one_of_each(work, sampled_of, "guesses")]
+        queries, own = [each[once] for each in queries], original[one_of_each(work, sampled_of, "guesses")]
     if fitted.procedure.spans_parts:
         queries[names.index("own_size")] = looked_up(*group_sizes(work, cut), queries[names.index("own_group")])
     step = -(-len(original) // RANKED_ROWS)

@@ -20,8 +20,8 @@ from anonpipe.moments import merge_all
 from anonpipe.pipeline.context import Fitted, Work
 from anonpipe.pipeline.cut import Cut
 from anonpipe.pipeline.evaluation.known import typed
-from anonpipe.pipeline.evaluation.measures import SampledTables, for_recipients, load_assessment, sampled_tables
-from anonpipe.pipeline.evaluation.samples import read_pairs
+from anonpipe.pipeline.evaluation.measures import Tables, for_recipients, load_assessment, sampled_tables
+from anonpipe.pipeline.evaluation.samples import read_samples
 from anonpipe.pipeline.outcome.evidence import COUNTED, group_sizes, original_moments, released_moments
 from anonpipe.pipeline.resolve import columns_without_sums, small_strata, unpreserved_for_recipients
 from anonpipe.pipeline.tasks.passes import last_learnt
@@ -46,18 +46,17 @@ def gather(
     listed = manifest(work, fitted, cut, verdict)
     of_rows = manifest_of_rows(work, fitted, cut, listed)
     pictures: dict[str, Any] = {"distributions": {}, "survival": {}, "correlations": None, "pictured": 0}
-    if tables is not None and len(tables.original):
-        left_out = job.limited.values()
-        shown = [name for name in fitted.input.names if name in tables.kinds and name not in left_out]
-        kinds = {name: tables.kinds[name] for name in shown}
-        samples = typed_tables(tables.original, tables.released, kinds)
+    if tables is not None and len(tables[0]):
+        (before, after, every), left_out = tables, job.limited.values()
+        kinds = {name: every[name] for name in fitted.input.names if name in every and name not in left_out}
+        samples = typed_tables(before, after, kinds)
         recipients, endpoints = bins_for_recipients(job.k, fitted.coarse_min_rows), endpoints_of(job)
         bins = {"internal": bins_for_steward(fitted.min_rows), "external": recipients}
         pictures = {
             "distributions": {audience: distributions(samples, limits) for audience, limits in bins.items()},
             "survival": {audience: survival_pictures(samples, endpoints, limits) for audience, limits in bins.items()},
             "correlations": correlation_changes(samples),
-            "pictured": len(tables.original),
+            "pictured": len(before),
         }
     facts = Facts(
         job=job,
@@ -82,17 +81,18 @@ def gather(
     return facts, of_rows
 
 
-def _pictured(work: Work, fitted: Fitted, cut: Cut) -> SampledTables | None:
+def _pictured(work: Work, fitted: Fitted, cut: Cut) -> Tables | None:
     """The sampled tables; of linked units with their rows as they are published, which are of other records."""
     tables = sampled_tables(work, fitted, cut)
     if tables is None or not _linked(work):
         return tables
     kinds = dict(zip(fitted.cells.names, (column.kind for column in fitted.cells.columns), strict=True))
     kinds = {name: kind for name, kind in kinds.items() if _is_published(work, name)}
-    sample = read_pairs(work, cut).original, published_sample(work, fitted, cut, len(tables.original))
+    (original,), rows = read_samples(work, cut, "original"), len(tables[0])
+    sample = original, published_sample(work, fitted, cut, rows)
     places = [fitted.cells.names.index(name) for name in kinds]
     before, after = (typed(fitted.cells, cells[:, places], tuple(kinds)) for cells in sample)
-    return SampledTables(before, after, kinds, tables.of)
+    return before, after, kinds
 
 
 def _linked(work: Work) -> bool:
