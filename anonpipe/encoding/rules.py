@@ -195,12 +195,13 @@ class PairCounts:
     values: pa.RecordBatch  # Of the columns "term" and "target"
     rows: IntArray  # Shape (n_pairs,)
     units: UnitSets | None  # At the number of each combination; None where each row is a unit
+    ends: bool = False  # Of a term of numbers: each target has its lowest, with the records between, and its highest
 
     @classmethod
-    def of(cls, values: pa.RecordBatch, units: tuple[Units, int] | None) -> PairCounts:
+    def of(cls, values: pa.RecordBatch, units: tuple[Units, int] | None, ends: bool = False) -> PairCounts:
         """Count rows, and units up to a number that is enough."""
         every = np.arange(values.num_rows)
-        return cls(values, np.ones_like(every), None if units is None else UnitSets.of(every, *units))._once()
+        return cls(values, np.ones_like(every), None if units is None else UnitSets.of(every, *units), ends)._once()
 
     def merge(self, other: PairCounts) -> PairCounts:
         """Both pieces together."""
@@ -209,20 +210,57 @@ class PairCounts:
             further = other.units.moved(np.arange(len(other.rows)) + len(self.rows))
             units = units.merge(further)
         values = pa.concat_batches([self.values, other.values])
-        return PairCounts(values, np.concatenate([self.rows, other.rows]), units)._once()
+        return PairCounts(values, np.concatenate([self.rows, other.rows]), units, self.ends)._once()
 
     def _once(self) -> PairCounts:
         """The same with each combination once."""
         (term, _), (target, size) = map(_numbered, self.values.columns)
-        _, first, at = np.unique(term * size + target, return_index=True, return_inverse=True)
+        order = np.arange(len(term))
+        if self.ends:
+            value, (_, high) = numbers(self.values.column("term")), self._ranges
+            term, order = np.where(np.isnan(value), 0, 1 + (value == high[target])), np.argsort(value, kind="stable")
+        _, first, within = np.unique((term * size + target)[order], return_index=True, return_inverse=True)
+        at = np.empty(len(order), dtype=np.int64)
+        at[order] = within
         rows = np.bincount(at, weights=self.rows, minlength=len(first)).astype(np.int64)
-        return PairCounts(self.values.take(pa.array(first)), rows, self.units and self.units.moved(at))
+        values = self.values.take(pa.array(order[first]))
+        return replace(self, values=values, rows=rows, units=self.units and self.units.moved(at))
+
+    @property
+    def _ranges(self) -> FloatArray:
+        """Of each target the lowest and the highest number, NaN for none, shape (2, n_targets)."""
+        (target, size), value = _numbered(self.values.column("target")), numbers(self.values.column("term"))
+        found = np.full((2, size), np.nan)
+        np.fmin.at(found[0], target, value)
+        np.fmax.at(found[1], target, value)
+        return found
+
+    def cuts(self, least: int) -> FloatArray:
+        """Where the targets of enough records begin among the numbers, but for the lowest; of few these are joined."""
+        (target, _), (low, high) = _numbered(self.values.column("target")), self._ranges
+        order = np.intersect1d(target[self.are_of(least)], np.flatnonzero(~np.isnan(low)))
+        order = order[np.argsort(low[order])]
+        return np.array([_between(*ends) for ends in zip(high[order[:-1]], low[order[1:]], strict=True)])
+
+    @property
+    def overlapping(self) -> int:
+        """Targets of which a number is not above all those of a target that begins lower."""
+        low, high = (ends := self._ranges)[:, np.argsort(ends[0])]
+        return int((low[1:] <= np.fmax.accumulate(high)[:-1]).sum())
 
     def are_of(self, least: int) -> BoolArray:
         """Which combinations enough units have, or so many rows where each is a unit, shape (n_pairs,)."""
         if self.units is None:
             return self.rows >= least
         return self.units.counts(len(self.rows)) >= self.units.most
+
+
+def _between(low: float, high: float) -> float:
+    """The roundest number above one and not above another one: where a code book would have cut."""
+    for step in (digit * 10.0**power for power in range(15, -7, -1) for digit in (5, 2, 1)):
+        if low < (cut := float(np.rint((low + high) / 2 / step) * step)) <= high:
+            return cut
+    return high
 
 
 def _numbered(array: pa.Array) -> tuple[IntArray, int]:
@@ -259,7 +297,8 @@ class RuleCounts:
         for at, rule in enumerate(rules):
             if rule.kind in ("lookup", "pairs"):
                 arrays = [plain(batch.column(name)) for name in (rule.terms[0][0], rule.target)]
-                pairs[at] = PairCounts.of(pa.record_batch(arrays, names=["term", "target"]), units)
+                ends = not columns[rule.terms[0][0]].staged_as_codes
+                pairs[at] = PairCounts.of(pa.record_batch(arrays, names=["term", "target"]), units, ends)
                 continue
             broken[at] = np.count_nonzero(is_broken(rule, batch, columns))
             if rule.kind == "condition":
@@ -295,10 +334,12 @@ class RuleCounts:
         )
 
     def broken_by(self, at: int, rule: Rule) -> int:
-        """Rows that break a rule; of a lookup those with another value than most with the same term."""
+        """Rows that break a rule; of a lookup those with another value than most with the same term, or classes."""
         if rule.kind != "lookup":
             return int(self.broken[at])
         counted = self.pairs[at]
+        if counted.ends:
+            return counted.overlapping
         most = np.zeros(len(counted.rows), dtype=np.int64)
         np.maximum.at(most, _numbered(counted.values.column("term"))[0], counted.rows)
         return int(counted.rows.sum() - most.sum())
@@ -384,16 +425,28 @@ class RuleBook:
         return numbers(array) if codes is None else code_of(plain(array), codes)
 
     @cached_property
+    def _cuts(self) -> dict[int, FloatArray]:
+        """Of each lookup that begins with a number where its classes begin."""
+        return {at: counted.cuts(self.least) for at, counted in self.counts.pairs.items() if counted.ends}
+
+    def _terms(self, at: int, array: pa.Array) -> IntArray:
+        """The codes of the first column of a lookup or of pairs; of a number its class, nulls after the last."""
+        if at not in self._cuts:
+            return self._codes(self.rules[at].terms[0][0], array).astype(np.int64)
+        value, cuts = numbers(array), self._cuts[at]
+        return np.where(np.isnan(value), len(cuts) + 1, np.searchsorted(cuts, value, side="right"))
+
+    @cached_property
     def _known(self) -> dict[int, tuple[IntArray, IntArray | FloatArray, IntArray]]:
         """Of each lookup and rule of pairs the codes of combinations of enough original records or units."""
         found = {}
         for at, counted in self.counts.pairs.items():
             names, arrays = (self.rules[at].terms[0][0], self.rules[at].target), counted.values.columns
-            codes, kept = [self._codes(*each) for each in zip(names, arrays, strict=True)], counted.are_of(self.least)
+            codes, kept = (self._terms(at, arrays[0]), self._codes(names[1], arrays[1])), counted.are_of(self.least)
             for name, array, code in zip(names, arrays, codes, strict=True):
                 if name in self.cells.categories:
                     kept &= ~present(array) | (code < len(self.cells.categories[name]))
-            found[at] = codes[0][kept].astype(np.int64), codes[1][kept], counted.rows[kept]
+            found[at] = codes[0][kept], codes[1][kept], counted.rows[kept]
         return found
 
     @cached_property
@@ -403,7 +456,8 @@ class RuleBook:
         for at, (term, target, rows) in self._known.items():
             if self.rules[at].kind != "lookup":
                 continue
-            size = len(self.cells.categories[self.rules[at].terms[0][0]]) + 1
+            codes = self.cells.categories.get(self.rules[at].terms[0][0])
+            size = len(self._cuts[at]) + 2 if codes is None else len(codes) + 1
             values, place = np.unique(target, return_inverse=True)
             commonest = values[np.bincount(place, weights=rows).argmax()] if len(rows) else 0.0
             found[at] = np.full(size, commonest, np.float64)
@@ -415,7 +469,8 @@ class RuleBook:
 
     def _is_unknown_pair(self, at: int, rule: Rule, batch: pa.RecordBatch) -> BoolArray:
         """In which rows a lookup does not give the target, or both do not occur in enough original records."""
-        term, target = (self._codes(name, batch.column(name)) for name in (rule.terms[0][0], rule.target))
+        term = self._terms(at, batch.column(rule.terms[0][0]))
+        target = self._codes(rule.target, batch.column(rule.target))
         if at in self._lookups:
             column = self.columns[rule.target]
             allowed = 0.0 if column.kind.coded else (column.resolution or 0.0) / 2
@@ -472,7 +527,7 @@ class RuleBook:
             for at, rule in self._derived:
                 if rule.kind == "lookup":
                     term = rule.terms[0][0]
-                    found = self._lookups[at][self._codes(term, self.written(cells, rule.target).column(term))]
+                    found = self._lookups[at][self._terms(at, self.written(cells, rule.target).column(term))]
                     if self.columns[rule.target].kind is Kind.ORDINAL:
                         found[found == len(self.cells.categories[rule.target])] = np.nan
                     cells[:, self.positions[rule.target]] = found

@@ -126,7 +126,12 @@ def check_counts(rules: Sequence[Rule], counts: RuleCounts, k: int) -> None:
         if text in problems:
             continue
         said = f"rule {text!r}"
-        if broken[text]:
+        if broken[text] and rule.kind == "lookup" and counts.pairs[at].ends:
+            problems[text] = (
+                f"{said}: {plural(broken[text], 'value')} of {rule.target!r} with numbers that belong to another one; "
+                "each must have an interval of its own; correct that, or remove the rule"
+            )
+        elif broken[text]:
             problems[text] = (
                 f"{said} does not hold in {plural(broken[text], 'row')} of the input; correct that, or remove the rule"
                 f"{_NULLS * (rule.kind in ('linear', 'product'))}"
@@ -467,8 +472,11 @@ def _check_order(rule: Rule, columns: Mapping[str, Column]) -> None:
 
 def _check_coded(rule: Rule, columns: Mapping[str, Column]) -> None:
     names = (rule.terms[0][0], rule.target)
-    if numbers := [name for name in names[: 1 if rule.kind == "lookup" else 2] if not columns[name].staged_as_codes]:
-        what = "a lookup begins with a category" if rule.kind == "lookup" else "this rule is of categories"
+    numbers = [name for name in names if not columns[name].staged_as_codes]
+    begins = numbers[:1] == [names[0]] and (len(numbers) == 2 or columns[names[0]].kind is Kind.DATE)
+    if begins or (numbers and rule.kind == "pairs"):
+        what = "a lookup begins with a category, or gives a class of a number"
+        what = "this rule is of categories" if rule.kind == "pairs" else what
         raise ValueError(f"{numbers[0]!r} is {columns[numbers[0]].kind.value}, and {what}")
     if names[0] == names[1]:
         raise ValueError("a column is named twice")

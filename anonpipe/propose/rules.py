@@ -15,6 +15,7 @@ from anonpipe.columns import Column, Kind, Role, Rule
 from anonpipe.encoding.rules import differ
 from anonpipe.errors import plural
 from anonpipe.job.rules import parse_rules
+from anonpipe.propose.dependencies import is_class
 from anonpipe.propose.guesses import Guess
 from anonpipe.propose.names import REASONS, quoted, words_of
 from anonpipe.propose.profile import MANY_CATEGORIES, Look
@@ -377,16 +378,25 @@ def _allowed(step: float | FloatArray, values: FloatArray) -> FloatArray:
 
 
 def _lookups(looks: Sequence[Look], columns: Mapping[str, Column], masked: set[str]) -> Iterator[Proposed]:
-    """Categories that are a function of a finer one, and numbers, such as fees, that are one of a category."""
+    """Categories that are a function of a finer one or classes of a number, and numbers, as fees, of a category."""
     coded = [look for look in looks if columns[look.name].kind.coded and 2 <= look.distinct <= 5 * MANY_CATEGORIES]
+    counted = [look for look in _numbers(looks, columns) if not look.date]
     for target in sorted(looks, key=lambda look: -look.distinct):
         if target.name not in masked or target.date:
             continue
         finer = [look for look in coded if look.distinct >= target.distinct + columns[target.name].kind.coded]
-        for source in sorted(finer, key=lambda look: look.distinct):
-            if _follows(source, target):
+        classed = [look for look in counted if target in coded and _is_cut(target, look)]
+        for source in (*sorted(finer, key=lambda look: look.distinct), *classed):
+            if source in classed or _follows(source, target):
                 yield Proposed(f"{_name(source.name)} -> {_name(target.name)}", 1.0, True)
                 break
+
+
+def _is_cut(target: Look, source: Look) -> bool:
+    """Whether categories are classes of a number, also where it is null."""
+    unknown = np.isnan(source.values)
+    alone = len(np.unique(target.codes[unknown])) < 2 and (target.codes[~unknown] >= 0).all()
+    return bool(alone and target.distinct < source.distinct and is_class(target, source))
 
 
 def _follows(source: Look, target: Look) -> bool:
