@@ -137,6 +137,8 @@ def _all(tests: Sequence[Comparison], batch: pa.RecordBatch, columns: Mapping[st
     return np.asarray(np.logical_and.reduce(met)) if met else np.ones(batch.num_rows, dtype=np.bool_)
 
 
+_OPPOSITE = {"<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+_OTHERS = {"null": "not null", "not null": "null", "==": "!=", "!=": "==", "in": "not in", "not in": "in"}
 _COMPARED = {"<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal}
 
 
@@ -702,8 +704,8 @@ class _Repair:
         """Exchange values between rows, else set what the condition demands, else take those of a row without fault."""
         book, cells = self.book, self.cells
         for _ in range(_PASSES):
-            for at, rule in book.repairable:
-                at_fault = np.flatnonzero(book.breaks(at, rule, book.written(cells)))
+            for at, rule in self.turned:
+                at_fault = np.flatnonzero(book.breaks(at, book.rules[at], book.written(cells)))
                 for way in (self._exchange, self._set, self._take):
                     if len(at_fault):
                         at_fault = way(at, rule, at_fault)
@@ -712,6 +714,23 @@ class _Repair:
         roots = dict.fromkeys(root for _, rule in book.repairable for name in rule.names for root in book.behind(name))
         every = np.ones(len(cells), dtype=np.bool_)
         self._copy(np.flatnonzero(book.broken(cells).any(axis=0)), every, list(roots))
+
+    @cached_property
+    def turned(self) -> list[tuple[int, Rule]]:
+        """Conditions and rules of pairs; where a number beyond a limit tells of nulls, turned round.
+
+        Rows near a limit exchange numbers that differ little: this moves less than to exchange nulls for values.
+        """
+        found = []
+        for at, rule in self.book.repairable:
+            if len(rule.when) == len(rule.then) == 1:
+                (when,), (then,) = rule.when, rule.then
+                of_numbers = "null" not in then.operator and not self.book.columns[then.column].kind.coded
+                if when.operator in _OPPOSITE and self.book.roots(when.column) and not of_numbers:
+                    other = replace(then, operator=_OTHERS[then.operator])
+                    rule = replace(rule, when=(other,), then=(replace(when, operator=_OPPOSITE[when.operator]),))
+            found.append((at, rule))
+        return found
 
     def _targets(self, rule: Rule) -> list[str]:
         """The masked columns that a repair changes."""
@@ -727,7 +746,7 @@ class _Repair:
         book, cells = self.book, self.cells
         names, free = self._targets(rule), np.ones(len(cells), dtype=np.bool_)
         places = [book.positions[name] for name in names]
-        like = {other: one for other, one in book.repairable if not set(names).isdisjoint(self._targets(one))}
+        like = {other: one for other, one in self.turned if not set(names).isdisjoint(self._targets(one))}
         at_fault = book.broken(cells)[list(like)].any(axis=0)
         if rule.kind == "condition":
             batch, given = book.written(cells), book.written(cells[rows])

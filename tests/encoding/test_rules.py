@@ -458,6 +458,22 @@ def test_a_lookup_is_of_combinations_that_enough_records_have():
     assert pairs.count_broken(pairs.cells.from_cells(cells)).tolist() == [3]
 
 
+def test_rows_near_a_limit_exchange_the_number_and_no_null():
+    """Licences are of ages from 17 on, and pupils go with both: nulls stay where they are, ages move by little."""
+    rng = np.random.default_rng(2)
+    age = rng.integers(6, 90, 4000)
+    licence = np.where(rng.random(4000) < 0.9, "yes", "no")
+    table = pa.table({"age": age, "licence": pa.array(licence, mask=age < 17)})
+    columns = {"age": {"kind": "integer"}, "licence": {"kind": "categorical"}}
+    rules = ["if age < 17 then licence is null", "if age >= 17 then licence is not null"]
+    book, cells, _ = book_of(table, columns, rules)
+    blurred = cells + np.column_stack([rng.integers(-2, 3, 4000), np.zeros(4000)])
+    found = kept(book, blurred)
+    assert book.count_broken(book.cells.from_cells(blurred)).min() > 20
+    assert not book.broken(found.cells).any()
+    assert (found.cells[:, 1] == cells[:, 1]).all() and np.abs(found.cells[:, 0] - blurred[:, 0]).max() < 9
+
+
 SIZED = {"staff": {"kind": "integer"}, "size": {"kind": "categorical"}}
 
 
