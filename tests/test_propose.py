@@ -1474,7 +1474,8 @@ def test_a_class_that_decides_a_weight_is_released_with_it(tmp_path: Path) -> No
     assert job["columns"]["weight"]["by"] == ["size"] and job["columns"]["size"]["role"] == "masked"
     assert 'role: masked  # CHECK: a class of "staff"' in text and job["rules"] == ["staff -> size"]
     assert preview(parse_job(job)).exit_code == 0
-    swapped = table["size"][: size.argmin()] + ["large"] + table["size"][size.argmin() + 1 :]
+    swapped = list(table["size"])
+    swapped[int(size.argmin())] = "large"
     pq.write_table(pa.table(table | {"size": swapped, "weight": np.ones(4_000)}), job["input"])
     with pytest.raises(InputError, match="2 values of 'size' with numbers that belong to another one"):
         preview(parse_job(job))

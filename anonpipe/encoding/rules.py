@@ -296,13 +296,17 @@ class RuleCounts:
         """Count the rows of a batch; `units`: that of each row, and of how many combinations are released."""
         broken, without_operand, met = np.zeros((3, len(rules)), dtype=np.int64)
         pairs, targets, halves = {}, {}, np.zeros((len(rules), 2), dtype=np.int64)
+        steps = {name: columns[name].step for name in batch.schema.names if name in columns}
+        days = [cut_to_days(batch.column(name), step) for name, step in steps.items()]
+        days = pa.record_batch(days, names=list(steps))  # sums and ratios are of points in time as they are released
         for at, rule in enumerate(rules):
             if rule.kind in ("lookup", "pairs"):
                 arrays = [plain(batch.column(name)) for name in (rule.terms[0][0], rule.target)]
                 ends = not columns[rule.terms[0][0]].staged_as_codes
                 pairs[at] = PairCounts.of(pa.record_batch(arrays, names=["term", "target"]), units, ends)
                 continue
-            broken[at] = np.count_nonzero(is_broken(rule, batch, columns))
+            computed = rule.kind in ("linear", "product")
+            broken[at] = np.count_nonzero(is_broken(rule, days if computed else batch, columns))
             if rule.kind == "condition":
                 met[at] = np.count_nonzero(_all(rule.when, batch, columns))
             if rule.gap:
@@ -310,9 +314,9 @@ class RuleCounts:
                 there, targets[at] = ~np.isnan(values), Radix.of(values[np.isfinite(values)])
                 without_operand[at] = np.count_nonzero(there & np.isnan(base))
                 met[at] = np.count_nonzero(there & (base == 0))
-            elif rule.derives and (step := columns[rule.target].resolution):
-                value = value_of(rule, batch)
-                further = np.sign(value) * (numbers(batch.column(rule.target)) - value) / step
+            elif computed and (step := columns[rule.target].resolution):
+                value = value_of(rule, days)
+                further = np.sign(value) * (numbers(days.column(rule.target)) - value) / step
                 halves[at] = [np.count_nonzero(np.abs(further - half) < _SINGLE) for half in (0.5, -0.5)]
         return cls(broken, without_operand, met, pairs, targets, halves)
 

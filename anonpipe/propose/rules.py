@@ -150,7 +150,10 @@ def _linear(
     looks: Sequence[Look], columns: Mapping[str, Column], masked: set[str], constant: Collection[str]
 ) -> list[Proposed]:
     """Columns that are sums of others times small numbers."""
-    numbers = _numbers(looks, columns)
+    numbers = [
+        look if look.numbers is None or not look.date else replace(look, numbers=np.floor(look.numbers))  # as released
+        for look in _numbers(looks, columns)
+    ]
     values, done = {look.name: look.values for look in numbers}, set[str]()
     relations: list[tuple[tuple[str, ...], tuple[float, ...], float, float]] = []
     for names, times, addend in sorted((*_triples(numbers), *_sums(numbers)), key=lambda each: len(each[0])):
