@@ -135,7 +135,7 @@ MOSTLY_STEPPED = 0.9  # Share of multiples of 10 from which on a step is worth a
 
 
 def large_step(values: FloatArray) -> tuple[int | None, float]:
-    """Of whole numbers, shape (n,), the largest of `LARGE_STEPS` that all are multiples of; of others but 0 the tens."""
+    """Of whole numbers, shape (n,), the largest of `LARGE_STEPS` that all are multiples of; tens among all but 0."""
     values = values[np.isfinite(values)]
     distinct = np.unique(values)
     if len(distinct) < FEWEST:

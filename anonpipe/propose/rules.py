@@ -388,11 +388,10 @@ def _lookups(looks: Sequence[Look], columns: Mapping[str, Column], masked: set[s
         if target.name not in masked or target.date:
             continue
         finer = [look for look in coded if look.distinct >= target.distinct + columns[target.name].kind.coded]
-        classed = [look for look in counted if target in coded and _is_cut(target, look)]
-        for source in (*sorted(finer, key=lambda look: look.distinct), *classed):
-            if source in classed or _follows(source, target):
-                yield Proposed(f"{_name(source.name)} -> {_name(target.name)}", 1.0, True)
-                break
+        follows = (each for each in sorted(finer, key=lambda look: look.distinct) if _follows(each, target))
+        cut = (each for each in counted if columns[target.name].kind.coded and _is_cut(target, each))
+        if source := next(follows, None) or next(cut, None):
+            yield Proposed(f"{_name(source.name)} -> {_name(target.name)}", 1.0, True)
 
 
 def _is_cut(target: Look, source: Look) -> bool:
