@@ -71,6 +71,18 @@ def test_no_method_hands_on_a_planted_value(how, columns):
     assert _handed_on(verdict).measured == "0"
 
 
+@pytest.mark.parametrize("seed", [0, 1, 3])
+def test_a_value_met_by_chance_between_heaps_is_released(seed):
+    """Distances to 0.1 km, further ones rounded to 1 or 5 km: on the step, rare ones are met by chance."""
+    rng = np.random.default_rng(seed)
+    km = np.exp(rng.normal(1.6, 1.1, 6_000))
+    rounded = np.where(rng.random(6_000) < 0.6, np.maximum(5, np.rint(km / 5) * 5), km.round())
+    table = {"km": np.where(km < 3, km.round(1), rounded), "age": rng.integers(6, 90, 6_000)}
+    columns = {"km": {"kind": "continuous", "step": 0.1}, "age": {"kind": "integer"}}
+    _, verdict, _ = anonymize(pa.table(table), {"k": 5, "columns": columns, "gates": LOOSE, "measure": small.OFF})
+    assert _handed_on(verdict).measured == "0"
+
+
 @pytest.mark.parametrize("how", HANDING_ON, ids=str)
 def test_what_hands_on_values_is_not_released(how):
     job = {"k": 5, "columns": PLAIN, "gates": LOOSE, "measure": small.OFF} | how

@@ -1464,7 +1464,7 @@ def test_survey_weights_are_found_by_name_and_values() -> None:
 
 
 def test_a_class_that_decides_a_weight_is_released_with_it(tmp_path: Path) -> None:
-    """Firms have weights by size class: a job without the class would not be valid."""
+    """Firms have weights by size class: a job without the class would not be valid. A rule gives it by their staff."""
     rng = np.random.default_rng(3)
     staff = np.floor(np.exp(rng.normal(2.5, 1.3, 4_000)))
     size = np.digitize(staff, [10, 50])
@@ -1472,8 +1472,13 @@ def test_a_class_that_decides_a_weight_is_released_with_it(tmp_path: Path) -> No
     text = proposal(tmp_path, table | {"weight": np.array([18.5, 6.25, 1.5])[size]})
     job = yaml.safe_load(text)
     assert job["columns"]["weight"]["by"] == ["size"] and job["columns"]["size"]["role"] == "masked"
-    assert 'role: masked  # CHECK: a class of "staff"' in text
+    assert 'role: masked  # CHECK: a class of "staff"' in text and job["rules"] == ["staff -> size"]
     assert preview(parse_job(job)).exit_code == 0
+    swapped = list(table["size"])
+    swapped[int(size.argmin())] = "large"
+    pq.write_table(pa.table(table | {"size": swapped, "weight": np.ones(4_000)}), job["input"])
+    with pytest.raises(InputError, match="2 values of 'size' with numbers that belong to another one"):
+        preview(parse_job(job))
 
 
 def test_items_are_amounts_where_categories_would_be_too_many(tmp_path: Path) -> None:

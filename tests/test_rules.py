@@ -107,7 +107,9 @@ NUMBERS = columns_of(a="integer", b="integer", c="integer", start="date", end="d
         (["0 <= a / a"], "named twice"),
         (["0 <= a / word"], "an order is of numbers"),
         (["0 <= start / end"], "is of numbers"),
-        (["a -> word"], "'a' is integer, and a lookup begins with a category"),
+        (["a -> word"], None),
+        (["a -> b"], "'a' is integer, and a lookup begins with a category, or gives a class of a number"),
+        (["start -> word"], "'start' is date, and a lookup begins with a category"),
         (["word -> word"], "named twice"),
         (["pairs(word, a)"], "'a' is integer"),
         (["if word == 'x' then fixed == 'y'"], "turn the rule round"),
@@ -231,6 +233,26 @@ def test_methods_that_cannot_keep_rules_are_refused(changes):
         parse_job(
             {"input": "a", "output": "b", "k": 5, "columns": NUMBERS, "rules": ["if a == 0 then b == 0"]} | changes
         )
+
+
+@pytest.mark.parametrize("zone", [None, "America/New_York"])
+def test_days_between_points_in_time_are_those_of_their_days(tmp_path, zone):
+    """Stays in nights, of arrivals and departures by the minute, which are released as days of their zone."""
+    rng = np.random.default_rng(3)
+    begin = rng.integers(0, 900 * 1440, 2500)
+    end = (begin // 1440 + rng.poisson(3, 2500)) * 1440 + rng.integers(0, 1440, 2500)
+    stays = {"out": end, "in": begin}
+    columns = {name: {"kind": "date"} for name in stays} | {"nights": {"kind": "integer"}}
+    local = {name: pa.array(minutes * 60).cast(pa.timestamp("s")) for name, minutes in stays.items()}
+    local = {
+        name: pc.assume_timezone(each, zone, nonexistent="latest", ambiguous="latest") if zone else each
+        for name, each in local.items()
+    }
+    job = job_of(tmp_path, pa.table(local | {"nights": end // 1440 - begin // 1440}), columns, ["out = `in` + nights"])
+    assert small.run(job).version
+    released = small.released(job).to_pandas()
+    assert ((released["out"] - released["in"]).dt.days == released["nights"]).mean() > 0.99  # but where clocks change
+    assert zone or ((released["out"] - released["in"]).dt.days == released["nights"]).all()
 
 
 @pytest.mark.parametrize("look", [preview, small.run])

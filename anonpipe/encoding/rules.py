@@ -149,6 +149,8 @@ def _all(tests: Sequence[Comparison], batch: pa.RecordBatch, columns: Mapping[st
     return np.asarray(np.logical_and.reduce(met)) if met else np.ones(batch.num_rows, dtype=np.bool_)
 
 
+_OPPOSITE = {"<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+_OTHERS = {"null": "not null", "not null": "null", "==": "!=", "!=": "==", "in": "not in", "not in": "in"}
 _COMPARED = {"<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal}
 
 
@@ -208,12 +210,13 @@ class PairCounts:
     values: pa.RecordBatch  # Of the columns "term" and "target"
     rows: IntArray  # Shape (n_pairs,)
     units: UnitSets | None  # At the number of each combination; None where each row is a unit
+    ends: bool = False  # Of a term of numbers: each target has its lowest, with the records between, and its highest
 
     @classmethod
-    def of(cls, values: pa.RecordBatch, units: tuple[Units, int] | None) -> PairCounts:
+    def of(cls, values: pa.RecordBatch, units: tuple[Units, int] | None, ends: bool = False) -> PairCounts:
         """Count rows, and units up to a number that is enough."""
         every = np.arange(values.num_rows)
-        return cls(values, np.ones_like(every), None if units is None else UnitSets.of(every, *units))._once()
+        return cls(values, np.ones_like(every), None if units is None else UnitSets.of(every, *units), ends)._once()
 
     def merge(self, other: PairCounts) -> PairCounts:
         """Both pieces together."""
@@ -222,20 +225,57 @@ class PairCounts:
             further = other.units.moved(np.arange(len(other.rows)) + len(self.rows))
             units = units.merge(further)
         values = pa.concat_batches([self.values, other.values])
-        return PairCounts(values, np.concatenate([self.rows, other.rows]), units)._once()
+        return PairCounts(values, np.concatenate([self.rows, other.rows]), units, self.ends)._once()
 
     def _once(self) -> PairCounts:
         """The same with each combination once."""
         (term, _), (target, size) = map(_numbered, self.values.columns)
-        _, first, at = np.unique(term * size + target, return_index=True, return_inverse=True)
+        order = np.arange(len(term))
+        if self.ends:
+            value, (_, high) = numbers(self.values.column("term")), self._ranges
+            term, order = np.where(np.isnan(value), 0, 1 + (value == high[target])), np.argsort(value, kind="stable")
+        _, first, within = np.unique((term * size + target)[order], return_index=True, return_inverse=True)
+        at = np.empty(len(order), dtype=np.int64)
+        at[order] = within
         rows = np.bincount(at, weights=self.rows, minlength=len(first)).astype(np.int64)
-        return PairCounts(self.values.take(pa.array(first)), rows, self.units and self.units.moved(at))
+        values = self.values.take(pa.array(order[first]))
+        return replace(self, values=values, rows=rows, units=self.units and self.units.moved(at))
+
+    @property
+    def _ranges(self) -> FloatArray:
+        """Of each target the lowest and the highest number, NaN for none, shape (2, n_targets)."""
+        (target, size), value = _numbered(self.values.column("target")), numbers(self.values.column("term"))
+        found = np.full((2, size), np.nan)
+        np.fmin.at(found[0], target, value)
+        np.fmax.at(found[1], target, value)
+        return found
+
+    def cuts(self, least: int) -> FloatArray:
+        """Where the targets of enough records begin among the numbers, but for the lowest; of few these are joined."""
+        (target, _), (low, high) = _numbered(self.values.column("target")), self._ranges
+        order = np.intersect1d(target[self.are_of(least)], np.flatnonzero(~np.isnan(low)))
+        order = order[np.argsort(low[order])]
+        return np.array([_between(*ends) for ends in zip(high[order[:-1]], low[order[1:]], strict=True)])
+
+    @property
+    def overlapping(self) -> int:
+        """Targets of which a number is not above all those of a target that begins lower."""
+        low, high = (ends := self._ranges)[:, np.argsort(ends[0])]
+        return int((low[1:] <= np.fmax.accumulate(high)[:-1]).sum())
 
     def are_of(self, least: int) -> BoolArray:
         """Which combinations enough units have, or so many rows where each is a unit, shape (n_pairs,)."""
         if self.units is None:
             return self.rows >= least
         return self.units.counts(len(self.rows)) >= self.units.most
+
+
+def _between(low: float, high: float) -> float:
+    """The roundest number above one and not above another one: where a code book would have cut."""
+    for step in (digit * 10.0**power for power in range(15, -7, -1) for digit in (5, 2, 1)):
+        if low < (cut := float(np.rint((low + high) / 2 / step) * step)) <= high:
+            return cut
+    return high
 
 
 def _numbered(array: pa.Array) -> tuple[IntArray, int]:
@@ -270,17 +310,22 @@ class RuleCounts:
         """Count the rows of a batch; `units`: that of each row, and of how many combinations are released."""
         broken, without_operand, met = np.zeros((3, len(rules)), dtype=np.int64)
         pairs, targets, halves = {}, {}, np.zeros((len(rules), 2), dtype=np.int64)
+        steps = {name: columns[name].step for name in batch.schema.names if name in columns}
+        days = [cut_to_days(batch.column(name), step) for name, step in steps.items()]
+        days = pa.record_batch(days, names=list(steps))  # sums and ratios are of points in time as they are released
         for at, rule in enumerate(rules):
             if rule.kind in ("lookup", "pairs"):
                 arrays = [plain(batch.column(name)) for name in (rule.terms[0][0], rule.target)]
-                pairs[at] = PairCounts.of(pa.record_batch(arrays, names=["term", "target"]), units)
+                ends = not columns[rule.terms[0][0]].staged_as_codes
+                pairs[at] = PairCounts.of(pa.record_batch(arrays, names=["term", "target"]), units, ends)
                 continue
             if rule.kind == "spike":
                 values = numbers(batch.column(rule.target))
                 without_operand[at] = np.count_nonzero(np.isnan(values))
                 met[at] = len(values) - without_operand[at] - np.count_nonzero(values == rule.constant)
                 continue
-            broken[at] = np.count_nonzero(is_broken(rule, batch, columns))
+            computed = rule.kind in ("linear", "product")
+            broken[at] = np.count_nonzero(is_broken(rule, days if computed else batch, columns))
             if rule.kind == "condition":
                 met[at] = np.count_nonzero(_all(rule.when, batch, columns))
             if rule.gap:
@@ -288,9 +333,9 @@ class RuleCounts:
                 there, targets[at] = ~np.isnan(values), Radix.of(values[np.isfinite(values)])
                 without_operand[at] = np.count_nonzero(there & np.isnan(base))
                 met[at] = np.count_nonzero(there & (base == 0))
-            elif rule.derives and (step := columns[rule.target].resolution):
-                value = value_of(rule, batch)
-                further = np.sign(value) * (numbers(batch.column(rule.target)) - value) / step
+            elif computed and (step := columns[rule.target].resolution):
+                value = value_of(rule, days)
+                further = np.sign(value) * (numbers(days.column(rule.target)) - value) / step
                 halves[at] = [np.count_nonzero(np.abs(further - half) < _SINGLE) for half in (0.5, -0.5)]
         return cls(broken, without_operand, met, pairs, targets, halves)
 
@@ -314,10 +359,12 @@ class RuleCounts:
         )
 
     def broken_by(self, at: int, rule: Rule) -> int:
-        """Rows that break a rule; of a lookup those with another value than most with the same term."""
+        """Rows that break a rule; of a lookup those with another value than most with the same term, or classes."""
         if rule.kind != "lookup":
             return int(self.broken[at])
         counted = self.pairs[at]
+        if counted.ends:
+            return counted.overlapping
         most = np.zeros(len(counted.rows), dtype=np.int64)
         np.maximum.at(most, _numbered(counted.values.column("term"))[0], counted.rows)
         return int(counted.rows.sum() - most.sum())
@@ -403,16 +450,28 @@ class RuleBook:
         return numbers(array) if codes is None else code_of(plain(array), codes)
 
     @cached_property
+    def _cuts(self) -> dict[int, FloatArray]:
+        """Of each lookup that begins with a number where its classes begin."""
+        return {at: counted.cuts(self.least) for at, counted in self.counts.pairs.items() if counted.ends}
+
+    def _terms(self, at: int, array: pa.Array) -> IntArray:
+        """The codes of the first column of a lookup or of pairs; of a number its class, nulls after the last."""
+        if at not in self._cuts:
+            return self._codes(self.rules[at].terms[0][0], array).astype(np.int64)
+        value, cuts = numbers(array), self._cuts[at]
+        return np.where(np.isnan(value), len(cuts) + 1, np.searchsorted(cuts, value, side="right"))
+
+    @cached_property
     def _known(self) -> dict[int, tuple[IntArray, IntArray | FloatArray, IntArray]]:
         """Of each lookup and rule of pairs the codes of combinations of enough original records or units."""
         found = {}
         for at, counted in self.counts.pairs.items():
             names, arrays = (self.rules[at].terms[0][0], self.rules[at].target), counted.values.columns
-            codes, kept = [self._codes(*each) for each in zip(names, arrays, strict=True)], counted.are_of(self.least)
+            codes, kept = (self._terms(at, arrays[0]), self._codes(names[1], arrays[1])), counted.are_of(self.least)
             for name, array, code in zip(names, arrays, codes, strict=True):
                 if name in self.cells.categories:
                     kept &= ~present(array) | (code < len(self.cells.categories[name]))
-            found[at] = codes[0][kept].astype(np.int64), codes[1][kept], counted.rows[kept]
+            found[at] = codes[0][kept], codes[1][kept], counted.rows[kept]
         return found
 
     @cached_property
@@ -422,7 +481,8 @@ class RuleBook:
         for at, (term, target, rows) in self._known.items():
             if self.rules[at].kind != "lookup":
                 continue
-            size = len(self.cells.categories[self.rules[at].terms[0][0]]) + 1
+            codes = self.cells.categories.get(self.rules[at].terms[0][0])
+            size = len(self._cuts[at]) + 2 if codes is None else len(codes) + 1
             values, place = np.unique(target, return_inverse=True)
             commonest = values[np.bincount(place, weights=rows).argmax()] if len(rows) else 0.0
             found[at] = np.full(size, commonest, np.float64)
@@ -434,7 +494,8 @@ class RuleBook:
 
     def _is_unknown_pair(self, at: int, rule: Rule, batch: pa.RecordBatch) -> BoolArray:
         """In which rows a lookup does not give the target, or both do not occur in enough original records."""
-        term, target = (self._codes(name, batch.column(name)) for name in (rule.terms[0][0], rule.target))
+        term = self._terms(at, batch.column(rule.terms[0][0]))
+        target = self._codes(rule.target, batch.column(rule.target))
         if at in self._lookups:
             column = self.columns[rule.target]
             allowed = 0.0 if column.kind.coded else (column.resolution or 0.0) / 2
@@ -491,7 +552,7 @@ class RuleBook:
             for at, rule in self._derived:
                 if rule.kind == "lookup":
                     term = rule.terms[0][0]
-                    found = self._lookups[at][self._codes(term, self.written(cells, rule.target).column(term))]
+                    found = self._lookups[at][self._terms(at, self.written(cells, rule.target).column(term))]
                     if self.columns[rule.target].kind is Kind.ORDINAL:
                         found[found == len(self.cells.categories[rule.target])] = np.nan
                     cells[:, self.positions[rule.target]] = found
@@ -672,8 +733,8 @@ class _Repair:
         """Exchange values between rows, else set what the condition demands, else take those of a row without fault."""
         book, cells = self.book, self.cells
         for _ in range(_PASSES):
-            for at, rule in book.repairable:
-                at_fault = np.flatnonzero(book.breaks(at, rule, book.written(cells)))
+            for at, rule in self.turned:
+                at_fault = np.flatnonzero(book.breaks(at, book.rules[at], book.written(cells)))
                 for way in (self._exchange, self._set, self._take):
                     if len(at_fault):
                         at_fault = way(at, rule, at_fault)
@@ -682,6 +743,23 @@ class _Repair:
         roots = dict.fromkeys(root for _, rule in book.repairable for name in rule.names for root in book.behind(name))
         every = np.ones(len(cells), dtype=np.bool_)
         self._copy(np.flatnonzero(book.broken(cells).any(axis=0)), every, list(roots))
+
+    @cached_property
+    def turned(self) -> list[tuple[int, Rule]]:
+        """Conditions and rules of pairs; where a number beyond a limit tells of nulls, turned round.
+
+        Rows near a limit exchange numbers that differ little: this moves less than to exchange nulls for values.
+        """
+        found = []
+        for at, rule in self.book.repairable:
+            if len(rule.when) == len(rule.then) == 1:
+                (when,), (then,) = rule.when, rule.then
+                of_numbers = "null" not in then.operator and not self.book.columns[then.column].kind.coded
+                if when.operator in _OPPOSITE and self.book.roots(when.column) and not of_numbers:
+                    other = replace(then, operator=_OTHERS[then.operator])
+                    rule = replace(rule, when=(other,), then=(replace(when, operator=_OPPOSITE[when.operator]),))
+            found.append((at, rule))
+        return found
 
     def _targets(self, rule: Rule) -> list[str]:
         """The masked columns that a repair changes."""
@@ -697,7 +775,7 @@ class _Repair:
         book, cells = self.book, self.cells
         names, free = self._targets(rule), np.ones(len(cells), dtype=np.bool_)
         places = [book.positions[name] for name in names]
-        like = {other: one for other, one in book.repairable if not set(names).isdisjoint(self._targets(one))}
+        like = {other: one for other, one in self.turned if not set(names).isdisjoint(self._targets(one))}
         at_fault = book.broken(cells)[list(like)].any(axis=0)
         if rule.kind == "condition":
             batch, given = book.written(cells), book.written(cells[rows])

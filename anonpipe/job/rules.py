@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from difflib import get_close_matches
@@ -128,24 +128,17 @@ def check_counts(rules: Sequence[Rule], counts: RuleCounts, k: int) -> None:
         without[text] += int(counts.without_operand[at])
     # In first rows without a value a rule holds anyway, and is not among these: it may be met there alone
     first = {text for text, rule in zip(same, rules, strict=True) if text == rule.text or " (row 1)`" in rule.text}
-    problems: dict[str, str] = {}  # Of each rule one
+    problems = dict(_of_spikes(rules, counts, k))  # Of each rule one
     for at, (text, rule) in enumerate(zip(same, rules, strict=True)):
-        if text in problems:
+        if text in problems or rule.kind == "spike":
             continue
         said = f"rule {text!r}"
-        if rule.kind == "spike":
-            if rows := int(counts.without_operand[at]):
-                problems[rule.target] = (
-                    f"column {rule.target!r} has a spike and {plural(rows, 'row')} without a value; remove spike, or "
-                    "fill them in the input"
-                )
-            elif counts.met[at] < k:
-                problems[rule.target] = (
-                    f"column {rule.target!r}: fewer than k={k} rows have another value than the spike; remove spike, "
-                    "or drop the column"
-                )
-            continue
-        if broken[text]:
+        if broken[text] and rule.kind == "lookup" and counts.pairs[at].ends:
+            problems[text] = (
+                f"{said}: {plural(broken[text], 'value')} of {rule.target!r} with numbers that belong to another one; "
+                "each must have an interval of its own; correct that, or remove the rule"
+            )
+        elif broken[text]:
             problems[text] = (
                 f"{said} does not hold in {plural(broken[text], 'row')} of the input; correct that, or remove the rule"
                 f"{_NULLS * (rule.kind in ('linear', 'product'))}"
@@ -169,6 +162,17 @@ def check_counts(rules: Sequence[Rule], counts: RuleCounts, k: int) -> None:
             )
     if problems:
         raise InputError("\n".join(problems.values()))
+
+
+def _of_spikes(rules: Sequence[Rule], counts: RuleCounts, k: int) -> Iterator[tuple[str, str]]:
+    """Columns with a spike that cannot have one, each with what is wrong."""
+    for at, rule in enumerate(rules):
+        if rule.kind == "spike" and (rows := int(counts.without_operand[at])):
+            what = f"has a spike and {plural(rows, 'row')} without a value; remove spike, or fill them in the input"
+            yield rule.target, f"column {rule.target!r} {what}"
+        elif rule.kind == "spike" and counts.met[at] < k:
+            what = f"fewer than k={k} rows have another value than the spike; remove spike, or drop the column"
+            yield rule.target, f"column {rule.target!r}: {what}"
 
 
 _NULLS = " (where an operand is null or a divisor is 0, the result must be null, and nowhere else)"
@@ -486,8 +490,11 @@ def _check_order(rule: Rule, columns: Mapping[str, Column]) -> None:
 
 def _check_coded(rule: Rule, columns: Mapping[str, Column]) -> None:
     names = (rule.terms[0][0], rule.target)
-    if numbers := [name for name in names[: 1 if rule.kind == "lookup" else 2] if not columns[name].staged_as_codes]:
-        what = "a lookup begins with a category" if rule.kind == "lookup" else "this rule is of categories"
+    numbers = [name for name in names if not columns[name].staged_as_codes]
+    begins = numbers[:1] == [names[0]] and (len(numbers) == 2 or columns[names[0]].kind is Kind.DATE)
+    if begins or (numbers and rule.kind == "pairs"):
+        what = "a lookup begins with a category, or gives a class of a number"
+        what = "this rule is of categories" if rule.kind == "pairs" else what
         raise ValueError(f"{numbers[0]!r} is {columns[numbers[0]].kind.value}, and {what}")
     if names[0] == names[1]:
         raise ValueError("a column is named twice")

@@ -136,7 +136,7 @@ def _classes(looks: list[Look]) -> Iterator[tuple[str, str]]:
             years = not fine.date and fine.whole and fine.values.min() >= 1900 and fine.values.max() <= 2100
             # of two with as many values the first stays, or the year of a text such as 2019/20
             later = places[coarse.name] > places[fine.name] or (coarse.numbers is None and years)
-            if (coarse.distinct, not later) < (fine.distinct, True) and _is_class(coarse, fine):
+            if (coarse.distinct, not later) < (fine.distinct, True) and is_class(coarse, fine):
                 columns = sum(np.array_equal(fine.codes < 0, look.codes < 0) for look in looks)
                 # one of two categories is there where the number is null, the other one where it is not
                 sides = [np.array_equal(fine.codes < 0, coarse.codes == code) for code in (0, 1)]
@@ -164,7 +164,7 @@ def _divisor(number: FloatArray, rest: FloatArray) -> int:
     return divisor if 0 <= rest.min() < rest.max() < divisor else 0
 
 
-def _is_class(coarse: Look, fine: Look) -> bool:
+def is_class(coarse: Look, fine: Look) -> bool:
     """Whether each category lies in an interval of its own; nulls of the number count as its lowest value."""
     # A column such as sex that says where births are null is more than that; so is who died, next to dates of death, or
     # to dates of the last contact, of which the living have one: the end of follow-up.

@@ -135,13 +135,13 @@ MOSTLY_STEPPED = 0.9  # Share of multiples of 10 from which on a step is worth a
 
 
 def large_step(values: FloatArray) -> tuple[int | None, float]:
-    """Of whole numbers, shape (n,), the largest of `LARGE_STEPS` that all are multiples of, and the share of tens."""
+    """Of whole numbers, shape (n,), the largest of `LARGE_STEPS` that all are multiples of; tens among all but 0."""
     values = values[np.isfinite(values)]
     distinct = np.unique(values)
     if len(distinct) < FEWEST:
         return None, 0.0
     found = next((step for step in LARGE_STEPS if (distinct % step == 0).all()), None)
-    return found, float(np.mean(values % 10 == 0))
+    return found, float(np.mean(values[values != 0] % 10 == 0))  # zeros mean none of many things
 
 
 def _multiples(values: FloatArray, step: float, kind: type[np.floating]) -> bool:

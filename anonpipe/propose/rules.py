@@ -15,6 +15,7 @@ from anonpipe.columns import Column, Kind, Role, Rule
 from anonpipe.encoding.rules import differ
 from anonpipe.errors import plural
 from anonpipe.job.rules import parse_rules
+from anonpipe.propose.dependencies import is_class
 from anonpipe.propose.guesses import Guess
 from anonpipe.propose.names import REASONS, quoted, words_of
 from anonpipe.propose.profile import MANY_CATEGORIES, Look
@@ -149,7 +150,10 @@ def _linear(
     looks: Sequence[Look], columns: Mapping[str, Column], masked: set[str], constant: Collection[str]
 ) -> list[Proposed]:
     """Columns that are sums of others times small numbers."""
-    numbers = _numbers(looks, columns)
+    numbers = [
+        look if look.numbers is None or not look.date else replace(look, numbers=np.floor(look.numbers))  # as released
+        for look in _numbers(looks, columns)
+    ]
     values, done = {look.name: look.values for look in numbers}, set[str]()
     relations: list[tuple[tuple[str, ...], tuple[float, ...], float, float]] = []
     for names, times, addend in sorted((*_triples(numbers), *_sums(numbers)), key=lambda each: len(each[0])):
@@ -377,16 +381,24 @@ def _allowed(step: float | FloatArray, values: FloatArray) -> FloatArray:
 
 
 def _lookups(looks: Sequence[Look], columns: Mapping[str, Column], masked: set[str]) -> Iterator[Proposed]:
-    """Categories that are a function of a finer one, and numbers, such as fees, that are one of a category."""
+    """Categories that are a function of a finer one or classes of a number, and numbers, as fees, of a category."""
     coded = [look for look in looks if columns[look.name].kind.coded and 2 <= look.distinct <= 5 * MANY_CATEGORIES]
+    counted = [look for look in _numbers(looks, columns) if not look.date]
     for target in sorted(looks, key=lambda look: -look.distinct):
         if target.name not in masked or target.date:
             continue
         finer = [look for look in coded if look.distinct >= target.distinct + columns[target.name].kind.coded]
-        for source in sorted(finer, key=lambda look: look.distinct):
-            if _follows(source, target):
-                yield Proposed(f"{_name(source.name)} -> {_name(target.name)}", 1.0, True)
-                break
+        follows = (each for each in sorted(finer, key=lambda look: look.distinct) if _follows(each, target))
+        cut = (each for each in counted if columns[target.name].kind.coded and _is_cut(target, each))
+        if source := next(follows, None) or next(cut, None):
+            yield Proposed(f"{_name(source.name)} -> {_name(target.name)}", 1.0, True)
+
+
+def _is_cut(target: Look, source: Look) -> bool:
+    """Whether categories are classes of a number, also where it is null."""
+    unknown = np.isnan(source.values)
+    alone = len(np.unique(target.codes[unknown])) < 2 and (target.codes[~unknown] >= 0).all()
+    return bool(alone and target.distinct < source.distinct and is_class(target, source))
 
 
 def _follows(source: Look, target: Look) -> bool:

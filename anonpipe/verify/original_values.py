@@ -106,6 +106,7 @@ class Fineness:
     grid: float = 0.0  # Coarser one that most of the original values lie on; 0 for none
     relative: float = 0.0  # Of a type of few digits the distance of neighbouring numbers over their size; 0 for others
     meets_grid: bool = True  # Whether they may lie on the coarser grid for other reasons than being originals
+    between: FloatArray | None = None  # Of places among heaps the step, from those before the first to after the last
 
     def rounding(self, values: FloatArray) -> FloatArray:
         """Values nearer than this are one: arithmetic moves them so far."""
@@ -117,7 +118,10 @@ class Fineness:
 
     def width(self, values: FloatArray, coarse: bool) -> FloatArray:
         """How wide the grid points of values are."""
-        fixed = np.maximum(self.grid if coarse else self.step, 2 * self.rounding(values))
+        steps: FloatArray | float = self.step
+        if self.between is not None:
+            steps = self.between[np.clip(np.floor(values).astype(np.int64) + 1, 0, len(self.between) - 1)]
+        fixed = np.maximum(self.grid if coarse else steps, 2 * self.rounding(values))
         return np.maximum(fixed, self.relative * np.abs(values))
 
 

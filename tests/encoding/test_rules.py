@@ -458,6 +458,56 @@ def test_a_lookup_is_of_combinations_that_enough_records_have():
     assert pairs.count_broken(pairs.cells.from_cells(cells)).tolist() == [3]
 
 
+def test_rows_near_a_limit_exchange_the_number_and_no_null():
+    """Licences are of ages from 17 on, and pupils go with both: nulls stay where they are, ages move by little."""
+    rng = np.random.default_rng(2)
+    age = rng.integers(6, 90, 4000)
+    licence = np.where(rng.random(4000) < 0.9, "yes", "no")
+    table = pa.table({"age": age, "licence": pa.array(licence, mask=age < 17)})
+    columns = {"age": {"kind": "integer"}, "licence": {"kind": "categorical"}}
+    rules = ["if age < 17 then licence is null", "if age >= 17 then licence is not null"]
+    book, cells, _ = book_of(table, columns, rules)
+    blurred = cells + np.column_stack([rng.integers(-2, 3, 4000), np.zeros(4000)])
+    found = kept(book, blurred)
+    assert book.count_broken(book.cells.from_cells(blurred)).min() > 20
+    assert not book.broken(found.cells).any()
+    assert (found.cells[:, 1] == cells[:, 1]).all() and np.abs(found.cells[:, 0] - blurred[:, 0]).max() < 9
+
+
+SIZED = {"staff": {"kind": "integer"}, "size": {"kind": "categorical"}}
+
+
+@pytest.mark.parametrize("of_units", [False, True])
+def test_a_class_of_a_number_is_cut_where_a_code_book_would(of_units):
+    """Numbers that no row has lie on the side of the round cut; nulls have a class; parts give what the whole gives."""
+    rng = np.random.default_rng(4)
+    staff = np.setdiff1d(np.floor(np.exp(rng.normal(2.5, 1.4, 3000))), [9, 48, 49, 251, 253])
+    staff = np.concatenate([rng.permutation(np.repeat(staff, 6)), [np.nan] * 9, [5_000_000.0]])
+    size = np.array(["micro", "small", "medium", "large", "unknown"])[np.digitize(staff, [10, 50, 250])]
+    size[np.isnan(staff)], size[-1] = "unknown", "single"
+    table = pa.table({"staff": pa.array(staff, mask=np.isnan(staff)).cast("int64"), "size": size})
+    book, _, declared = book_of(table, SIZED, ["staff -> size"], least=5)
+    units = np.arange(table.num_rows).astype(np.uint64) if of_units else None
+    added = RuleCounts.none(book.rules)
+    for at, batch in enumerate(table.to_batches(max_chunksize=400)):
+        own = None if units is None else (units[at * 400 :][: len(batch)], 5)
+        added = added.merge(RuleCounts.of(book.rules, batch, declared, own))
+    assert len(added.pairs[0].rows) <= 11 and added.pairs[0].rows.sum() == table.num_rows  # whatever the rows
+    asked = np.array([0, 9, 10, 48, 49, 50, 249, 250, 251, 10_000, np.nan])
+    for each in (book, replace(book, counts=added)):
+        cells = np.column_stack([asked, np.zeros(len(asked))])
+        classes = each.cells.from_cells(kept(each, cells).cells)["size"].to_pylist()
+        assert classes == ["micro"] * 2 + ["small"] * 3 + ["medium"] * 2 + ["large"] * 3 + ["unknown"]
+        assert each.count_broken(each.cells.from_cells(cells)).tolist() == [8]  # all but the large ones
+        assert each.counts.broken_by(0, each.rules[0]) == 0
+
+
+def test_classes_that_overlap_are_counted():
+    table = pa.table({"staff": [1, 2, 3, 4, 5, 6, 7, 8, 9], "size": ["a", "a", "b", "a", "b", "c", "c", None, "d"]})
+    book, _, _ = book_of(table, SIZED, ["staff -> size"])
+    assert book.counts.broken_by(0, book.rules[0]) == 1
+
+
 def test_combinations_of_enough_units_come_out():
     rng, k = np.random.default_rng(8), 4
     rows = [(f"d{a}", b, int(unit)) for a, b, unit in rng.integers(0, [9, 3, 12], (150, 3))]

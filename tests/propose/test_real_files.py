@@ -125,6 +125,8 @@ def test_amounts_nearly_all_in_tens_are_a_comment(tmp_path: Path) -> None:
     assert "step" not in job["columns"]["income"]
     assert "# step: 10  # CHECK: 95 % of the sampled values are multiples of 10" in text
     assert "multiples of 10" not in proposed(tmp_path, pa.table(made))[0]
+    rare = np.where(np.arange(ROWS) % 20, 0, made["income"] // 10 * 10 + 3).astype(int)  # most have none of it
+    assert "multiples of 10" not in proposed(tmp_path, pa.table(made | {"rent": rare}))[0]
 
 
 def test_times_of_day_are_lost_without_a_step(tmp_path: Path) -> None:

@@ -47,6 +47,14 @@ def test_the_rules_of_a_table_are_found():
     assert asked == {"if visits == 0 then cost == 0", "if cost == 0 then visits == 0"}  # their repairs move covariances
 
 
+def test_a_stay_is_in_days_whatever_the_hours():
+    rng = np.random.default_rng(7)
+    begin, nights = rng.integers(0, 500 * 1440, 2_000), rng.poisson(4, 2_000)
+    end = (begin // 1440 + nights) * 1440 + rng.integers(0, 1440, 2_000)
+    stays = {name: pa.array(minutes * 60).cast(pa.timestamp("s")) for name, minutes in (("came", begin), ("left", end))}
+    assert "left = came + nights" in texts(pa.table(stays | {"nights": nights}))
+
+
 def test_a_fee_follows_from_its_code_and_the_bill_from_both():
     rng = np.random.default_rng(7)
     code, times = rng.integers(0, 12, 2_000), rng.poisson(0.8, 2_000) + 1

@@ -121,7 +121,8 @@ def weighted_means(
 
 
 _Sides = tuple[FloatArray, FloatArray]  # Weights of both tables
-_Estimate = tuple[str, float, float, tuple[str, ...]]  # What, off by how many errors, degrees of freedom, columns
+# What, off by how many errors, degrees of freedom, columns, and how many such errors the difference to a sample has
+_Estimate = tuple[str, float, float, tuple[str, ...], float]
 
 
 def _estimates(tables: TypedTables, sides: _Sides, psus: Psus | None) -> tuple[list[_Estimate], list[_Estimate]]:
@@ -150,14 +151,16 @@ def _apart(
     for at, weights in enumerate(sides):
         values = np.ones(len(weights)) if number is None else (number.old, number.new)[at]
         found.append(weighted_means(values, weights, codes[at], size, None if at else psus))
-    (old, error), (new, _) = found
+    (old, error), (new, own) = found
     name = "" if number is None else number.name
     columns, terms = tuple(each.name for each in (number, category) if each is not None), []
     known = (error > 1e-9 * np.abs(old)) | (degrees < FEWEST_DEGREES)  # of one unit the error is 0
     for place in np.flatnonzero((counts >= max(_FEWEST, tables.least)) & known):
         label = "" if category is None else f"{category.name} {category.levels[place]}"
-        off = abs(new[place] - old[place]) / error[place] if error[place] > 0 else math.nan
-        terms.append((" in ".join(filter(None, (name, label))), float(off), float(degrees[place]), columns))
+        off, other = np.array([new[place] - old[place], own[place]]) / (error[place] or math.nan)
+        # Of few dominant records a sample may have none, and so a small error: of both the larger one counts
+        both = math.hypot(1.0, np.fmax(1.0, other))
+        terms.append((" in ".join(filter(None, (name, label))), abs(float(off)), float(degrees[place]), columns, both))
     return terms
 
 
@@ -167,7 +170,7 @@ def _judged(terms: list[_Estimate]) -> tuple[list[_Estimate], str]:
     if len(kept) == len(terms):
         return kept, ""
     fewer = f"fewer than {FEWEST_DEGREES} degrees of freedom, such as"
-    few, _, degrees, _ = min((term for term in terms if term[2] < FEWEST_DEGREES), key=lambda term: term[2])
+    few, _, degrees, *_ = min((term for term in terms if term[2] < FEWEST_DEGREES), key=lambda term: term[2])
     return kept, f" Not judged: {len(terms) - len(kept)} with {fewer} {few} ({degrees:.0f})."
 
 
@@ -197,12 +200,12 @@ def _weighted(tables: TypedTables) -> list[Measurement]:
     every = means + totals
     share = _CHANCE / 2.0 / max(1, len(every))
     note = (
-        f"1: the difference that another sample of the same design exceeds in any of {len(every)} estimates once in "
-        f"{1 / _CHANCE:.0f} (Bonferroni)."
+        f"1: the difference that another sample of the same design, with the larger error of both tables, exceeds in "
+        f"any of {len(every)} estimates once in {1 / _CHANCE:.0f} (Bonferroni)."
     )
-    allowed = [(name, value / -(math.sqrt(2.0) * float(stdtrit(degrees, share)))) for name, value, degrees, _ in every]
+    allowed = [(name, value / -(both * float(stdtrit(degrees, share)))) for name, value, degrees, _, both in every]
     furthest = _furthest(_WORST, allowed, tables.rows, note, few_means or few_totals)
-    worst = next((columns for name, *_, columns in every if furthest.parts and name == furthest.parts[0][0]), ())
+    worst = next((columns for name, _, _, columns, _ in every if furthest.parts and name == furthest.parts[0][0]), ())
     return [*found, replace(furthest, worst=worst)]
 
 

@@ -356,7 +356,9 @@ def _write_runs(parts: Iterator[FloatArray], folder: Path, stem: str) -> Runs:
 def _fineness(fitted: Fitted, name: str, originals: Runs, released: Runs) -> Fineness:
     scanned, lattice = fitted.scan.columns[name], fitted.grid(name)
     if lattice.heaps is not None:  # values are places among them
-        return Fineness(float(len(lattice.heaps)), grid=1.0)
+        gaps = np.diff(lattice.heaps)
+        gaps = np.concatenate([[np.median(gaps)], gaps, [np.median(gaps)]])  # see `Grid.scaled`
+        return Fineness(float(len(lattice.heaps)), grid=1.0, between=(lattice.step or 0.0) / gaps)
     step, kind = lattice.step or 0.0, fitted.cells.schema.field(name).type
     relative = float(np.finfo(np.float32).eps) if pa.types.is_float32(kind) else 0.0
     relative = float(np.finfo(np.float16).eps) if pa.types.is_float16(kind) else relative

@@ -82,6 +82,18 @@ def test_another_sample_is_seldom_beyond_the_limit() -> None:
     assert found["weighted_estimates"] > 2 and found["weighted.without"] < 4
 
 
+def test_another_sample_with_dominant_firms_is_seldom_beyond() -> None:
+    """Few records decide totals, and the error of a sample that has none of these is too small."""
+
+    def drawn(seed: int) -> pd.DataFrame:
+        rng = np.random.default_rng(seed)
+        table = pd.DataFrame({"x": np.exp(rng.normal(0, 2.5, 1500)), "c": rng.integers(0, 20, 1500).astype(str)})
+        return table.assign(weight=10.0)
+
+    beyond = [figures(drawn(seed), drawn(seed + 500))["weighted_estimates"] > 1 for seed in range(20)]
+    assert sum(beyond) <= 3
+
+
 def test_another_sample_of_few_psus_is_seldom_beyond_the_limit() -> None:
     """Of one stratum an error rests on two differences alone, and may be small by chance."""
 
