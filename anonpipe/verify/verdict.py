@@ -90,6 +90,13 @@ class Verdict:
         return next((share for share in found if share > _MUCH_KEPT), 0.0)
 
     @property
+    def distinguished(self) -> float:
+        """The area under the curve by which released records are distinguished from original ones, where it is high."""
+        found = (check for check in self.checks if check.key == kind_of("distinguishability").key)
+        areas = (_number(check.measured if check.point is None else check.point) for check in found)
+        return next((area for area in areas if area > _DISTINGUISHED), 0.0)
+
+    @property
     def failed(self) -> tuple[Check, ...]:
         """The checks for which nothing may be released."""
         return tuple(check for check in self.checks if check.blocks)
@@ -137,18 +144,22 @@ _LINKED = GATES["reidentification_rate"].default or 0.0  # The share above which
 
 _MUCH_KEPT = 0.5  # The share of unchanged records above which a verdict tells it
 
+_DISTINGUISHED = 0.8  # "Excellent discrimination" from there on (Hosmer & Lemeshow 2000, section 5.2.4)
+
 _CANNOT_APPLY = (Reason.NO_LINK, Reason.ONE_COLUMN, Reason.ONLY_PROBABILITIES)
 
 _ALL = "disclosure risk"
 
 
 def reservations(verdict: Verdict, apart: bool = False) -> str:
-    """What a verdict that passed says of risks and unchanged records; `apart`: what is not sure stands elsewhere."""
+    """What a verdict that passed says besides; `apart`: what is not sure stands elsewhere."""
     free = [f"with no limit on {_listed(verdict.unlimited)}"] if verdict.unlimited else []
     missing = [f"{_listed(verdict.unmeasured)} not measured"] if verdict.unmeasured else []
     shares = {"an attacker links up to {:.0f} % of the records": verdict.linked}
     shares["{:.0f} % of the records are as they were"] = verdict.kept
     known = [f"but {text.format(100 * share)}" for text, share in shares.items() if share]
+    if verdict.distinguished:
+        known.append(f"but released records are distinguished from original ones (AUC {verdict.distinguished:.2f})")
     parts = [*free, *([] if apart else [*missing, *verdict.uncertain]), *known]
     return f", {'; '.join(parts)}" if parts else ""
 

@@ -25,6 +25,7 @@ ALL = {name: held(f"risk.{name}", value, limit) for name, (_, value, limit) in R
 TITLES = {name: UNMEASURED[f"unmeasured.{key}"] for name, (key, _, _) in RISKS.items()}
 LINKED_ANYHOW = held("risk.reidentification_rate", 0.05, None)
 OPEN = "passed, with no limit on reidentification_rate"
+DISTINGUISHED = "but released records are distinguished from original ones (AUC 0.93)"
 LINKS = "but an attacker links up to {} % of the records"
 
 
@@ -66,6 +67,9 @@ def test_silent_pass_only_if_risks_have_figure_or_cannot_apply(name):
         (judged(held("risk.reidentification_rate", 0.05, 1.0)), OPEN),
         (judged(held("risk.reidentification_rate", 0.153, 0.2)), f"passed, {LINKS.format(15)}"),
         (judged(held("risk.reidentification_rate", 0.4, None)), f"{OPEN}; {LINKS.format(40)}"),
+        (judged(held("utility.distinguishability", 0.79, None)), "passed"),
+        (judged(held("utility.distinguishability", 0.95, None, point=0.93)), f"passed, {DISTINGUISHED}"),
+        (judged(held("utility.distinguishability", math.nan, None)), "passed"),
         (Verdict((LINKED_ANYHOW,)), "not checked"),
         (judged(held("risk.reidentification_rate", 0.3, 0.2)), "failed"),
     ],
