@@ -344,7 +344,7 @@ class RuleFactor:
 class Rule:
     """One rule of a job.
 
-    `linear`: the target is a constant plus multiples of other columns.
+    `linear`: the target is a constant plus multiples of other columns, at `ends` where that lies beyond.
     `product`: the target is a constant times and divided by `factors`; of `terms` the number is the column's power.
     `order`: the target lies `gap` after (sign 1) or before (sign -1) the first of `terms` that is there.
     `spike`: the target is `gap`, or the constant where that is missing, as `Column.spike` says.
@@ -362,7 +362,7 @@ class Rule:
     dates: float = 0.0  # How often a date is in the constant, as days since 1970-01-01
     factors: tuple[RuleFactor, ...] = ()
     gap: str = ""  # The column of differences, shares or ratios
-    ends: tuple[float, float] = (-math.inf, math.nan)  # Bounds of a target with a limit, NaN for none
+    ends: tuple[float, float] = (-math.inf, math.nan)  # Bounds of a target with a limit, or of a sum; NaN for none
     slack: float = 0.0  # How far above a limit rounded operands may bring the target
     step: float = 0.0  # On which differences lie; 0 for whole numbers and for any
     sign: int = 1

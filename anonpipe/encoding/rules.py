@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
@@ -88,7 +89,9 @@ def value_of(rule: Rule, batch: pa.RecordBatch) -> FloatArray:
         return np.where(np.isnan(gap), rule.constant, gap)
     if rule.kind == "limit":
         return rule.ends[0] + numbers(batch.column(rule.gap)) * (base_of(rule, batch) - rule.ends[0])
-    return _product(rule, batch) if rule.factors else _sum(rule, batch)
+    if rule.factors:
+        return _product(rule, batch)
+    return np.clip(_sum(rule, batch), rule.ends[0], math.inf if math.isnan(rule.ends[1]) else rule.ends[1])
 
 
 def _sum(

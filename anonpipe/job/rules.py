@@ -24,12 +24,13 @@ if TYPE_CHECKING:
     from anonpipe.job.model import Job
 
 FORMS = (
-    "growth = api_2 - api_1; share = 100 * part / total; 0 <= pay / hours; county -> region; start <= end; "
-    "start + 30.4375 * months <= '2020-12-31'; if visits == 0 then cost == 0; if sex == 'm' then pregnancies is null; "
-    "pairs(diagnosis, sex)"
+    "growth = api_2 - api_1; taxed = max(0, pay - free); share = 100 * part / total; 0 <= pay / hours; "
+    "county -> region; start <= end; start + 30.4375 * months <= '2020-12-31'; if visits == 0 then cost == 0; "
+    "if sex == 'm' then pregnancies is null; pairs(diagnosis, sex)"
 )
 _QUOTED = re.compile(r"""'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*"|`[^`\n]+`""")
 _DATE_NAME = "the date "  # How the name begins that `_sum_tree` gives a date
+_END = re.compile(r"\s*(?P<which>max|min)\s*\(\s*(?P<end>-?\d+(\.\d+)?)\s*,(?P<sum>.+)\)\s*")
 _NULL = re.compile(r"(.*\S)\s+is\s+(not\s+)?null")
 KEYWORDS = ("if", "then", "and", "or", "not", "in", "is", "null")
 _OPERATORS = {
@@ -233,7 +234,7 @@ def _parsed(text: str, columns: Mapping[str, Column]) -> list[Rule]:
     if match := re.fullmatch(r"(.+)->(.+)", masked):
         return [Rule(text.strip(), "lookup", _column(part(match, 2)), ((_column(part(match, 1)), 1.0),))]
     if match := re.fullmatch(r"([^<>=!]+)=([^<>=!]+)", masked):
-        return [_computed(text.strip(), _column(part(match, 1)), _sum_tree(part(match, 2)))]
+        return [_with_end(text.strip(), _column(part(match, 1)), part(match, 2))]
     if re.search(r"[<>]", masked) and "==" not in masked:
         return _orders(text, masked, columns)
     raise ValueError(f"is none of the forms of a rule, such as {FORMS}")
@@ -310,6 +311,16 @@ def _name_of(tree: ast.expr) -> str | None:
         return tree.id
     quoted = isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) and tree.func.id == "Q"
     return str(tree.args[0].value) if quoted and isinstance(tree.args[0], ast.Constant) else None  # type: ignore
+
+
+def _with_end(text: str, target: str, code: str) -> Rule:
+    """The rule of a column that is computed from others, or that is at least or at most a number."""
+    if (match := _END.fullmatch(code)) is None:
+        return _computed(text, target, _sum_tree(code))
+    rule, end = _computed(text, target, _sum_tree(match["sum"])), float(match["end"])
+    if rule.kind != "linear":
+        raise ValueError(f"{match['which']} is of a number and a sum of columns times numbers")
+    return replace(rule, ends=(end, math.nan) if match["which"] == "max" else (-math.inf, end))
 
 
 def _computed(text: str, target: str, tree: ast.expr) -> Rule:

@@ -61,7 +61,10 @@ def computed_rules(
     few = [look.name for look in released if columns[look.name].kind is Kind.CATEGORICAL and look.whole]
     columns |= {name: columns[name].model_copy(update={"kind": Kind.INTEGER}) for name in masked.intersection(few)}
     lines = _multiples(released, columns, masked, constant)
-    return [*lines, *_linear(released, columns, masked, constant), *_products(released, columns, masked)]
+    sums = _linear(released, columns, masked, constant)
+    totals = {each.text.partition(" = ")[0] for each in sums}
+    floored = _floored(released, columns, masked - {*constant}, totals)
+    return [*lines, *sums, *floored, *_products(released, columns, masked)]
 
 
 def kept_copies(looks: Sequence[Look], guesses: Mapping[str, Guess]) -> dict[str, Guess]:
@@ -182,6 +185,25 @@ def _linear(
                 found += fits
                 break
     return found
+
+
+def _floored(
+    looks: Sequence[Look], columns: Mapping[str, Column], masked: set[str], totals: Collection[str]
+) -> Iterator[Proposed]:
+    """Columns that are a sum of others, of totals rather than of their parts, where that is above 0, else 0."""
+    numbers = [look for look in _numbers(looks, columns) if not look.date and look.filled == len(look.codes)]
+    numbers.sort(key=lambda look: _name(look.name) not in totals)
+    values = {look.name: look.values for look in numbers}
+    for look in (look for look in numbers if look.name in masked and look.values.min() == 0):
+        above = [each.of_rows(look.values > 0) for each in (*(each for each in numbers if each is not look), look)]
+        for names, times, constant in _sums(above):
+            parts = np.stack([values[name] * each for name, each in zip(names[:-1], times, strict=False)])
+            sums = parts.sum(axis=0) + constant
+            off = np.abs(np.maximum(sums, 0.0) - look.values)
+            fits = names[-1] == look.name and (off <= _RELATIVE * (np.abs(parts).sum(axis=0) + 1.0)).all()
+            if fits and (sums < 0).any():
+                text = _sum_text(dict(zip(names[:-1], times, strict=False)), constant)
+                yield Proposed(f"{_name(look.name)} = max(0, {text})", 1.0, True)
 
 
 def _multiples(

@@ -41,6 +41,8 @@ COLUMNS = {
     "sent": {"kind": "integer"},
     "entry": {"kind": "date", "bounds": ["2000-01-01", "2011-12-31"]},
     "months": {"kind": "continuous", "step": 0.1, "bounds": [0, 200]},
+    "over": {"kind": "continuous", "step": 0.5, "bounds": [0, 90]},
+    "paid": {"kind": "continuous"},
 }
 RULES = (
     "county -> region",
@@ -56,6 +58,8 @@ RULES = (
     "bill = visits * cost",
     "change = (b - a) / (a + 1) ** 2",
     "0 <= sent <= a",
+    "over = max(0, b - a - 2.5)",
+    "paid = min(40.5, 2 * b + 1)",
     "entry + 30.4375 * months <= '2012-06-30'",
 )
 CLOSING = (dt.date(2012, 6, 30) - dt.date(1970, 1, 1)).days
@@ -108,6 +112,8 @@ def table_of(rows, seed=0):
             "sent": pa.array(np.floor(rng.uniform(0, 1, rows) * (a + 1)), mask=np.isnan(a)),
             "entry": days(entry, rng.random(rows) < 0.05),
             "months": pa.array(months.round(1), mask=rng.random(rows) < 0.1),
+            "over": pa.array(np.maximum(0.0, b - a - 2.5), mask=np.isnan(a)),
+            "paid": np.minimum(40.5, 2 * b + 1),
         }
     )
 

@@ -60,7 +60,8 @@ def breaks(rule, row, pairs=(), step=0.0):
         return target is None or abs(value - target) > step / 2 + 1e-9 * (1 + abs(target) + abs(value))
     if any(value is None for value, _ in terms) or target is None:
         return (target is None) != any(value is None for value, _ in terms)
-    value = rule.constant + sum(times * value for value, times in terms)
+    value = max(rule.ends[0], rule.constant + sum(times * value for value, times in terms))
+    value = value if math.isnan(rule.ends[1]) else min(rule.ends[1], value)
     return abs(value - target) > step / 2 + 1e-9 * (abs(target) + sum(abs(times * value) for value, times in terms))
 
 

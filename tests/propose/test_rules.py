@@ -32,7 +32,7 @@ def texts(table):
 
 
 def _sums_and_orders():
-    return table_of(3_000).drop_columns(["share", "bill", "change", "sent"])
+    return table_of(3_000).drop_columns(["share", "bill", "change", "sent", "over", "paid"])
 
 
 def test_the_rules_of_a_table_are_found():
@@ -333,6 +333,14 @@ def test_nothing_is_proposed_of_columns_without_rules(rows):
             | {f"d{at}": pa.array(rng.integers(0, 9_000, rows).astype(np.int32)).cast(pa.date32()) for at in range(3)}
         )
         assert proposed(table) == []
+
+
+def test_a_sum_that_is_never_below_0_is_proposed():
+    rng = np.random.default_rng(4)
+    income, free = rng.integers(0, 900, 2_000) * 10, rng.integers(0, 300, 2_000) * 10
+    taxed, other = np.maximum(0, income - free - 1_000), np.maximum(0, rng.integers(-500, 900, 2_000))
+    found = proposed(pa.table({"income": income, "free": free, "taxed": taxed, "other": other}))
+    assert [each.text for each in found] == ["taxed = max(0, income - free - 1000)"]
 
 
 def test_a_rule_that_nearly_holds_is_a_comment_with_its_share():
