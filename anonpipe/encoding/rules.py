@@ -170,7 +170,7 @@ def _met(test: Comparison, batch: pa.RecordBatch, column: Column) -> BoolArray:
     if test.operator == "null":
         return ~there
     if test.operator == "not null":
-        return there
+        return np.asarray(there)
     other_there = ~np.isnan(against) if test.other else True
     return there & other_there & (found if test.operator in ("==", "in") else ~found)
 
@@ -507,7 +507,8 @@ class RuleBook:
         """Compute the target of a rule in place, its operands changed where it would leave its bounds; which rows."""
         position = self.positions[rule.target]
         grid = self.cells.grid(position)
-        moved = self._leave_bound(rule, cells, rng) if rule.kind == "limit" else np.zeros(len(cells), dtype=np.bool_)
+        leave = {"limit": self._leave_bound, "spike": self._leave_spike}.get(rule.kind)
+        moved = np.zeros(len(cells), dtype=np.bool_) if leave is None else leave(rule, cells, rng)
         batch = self.written(cells, rule.target)
         value = value_of(rule, batch)
         if rule.factors and not self.cells.has_nulls[position]:
@@ -577,6 +578,15 @@ class RuleBook:
             cells[own, self.positions[rule.gap]], cells[other, self.positions[rule.gap]] = share[other], share[own]
             moved[own] = moved[other] = True
         return moved
+
+    def _leave_spike(self, rule: Rule, cells: FloatArray, rng: np.random.Generator) -> BoolArray:
+        """Give other values that were rounded to a spike, in place, the nearest values of other rows; which rows."""
+        gap = numbers(self.written(cells, rule.target).column(rule.gap))
+        there, far = gap == rule.constant, np.abs(gap - rule.constant)
+        if there.any() and (far > 0).any():
+            nearest = np.unique(gap[far == far[far > 0].min()])  # one on either side, where both are as near
+            cells[there, self.positions[rule.gap]] = rng.choice(nearest, np.count_nonzero(there))
+        return np.asarray(there)
 
     def _at_limit(
         self, rule: Rule, cells: FloatArray, value: FloatArray, batch: pa.RecordBatch, rng: np.random.Generator
