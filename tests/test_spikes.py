@@ -13,7 +13,7 @@ import pytest
 
 from anonpipe.columns import Column
 from anonpipe.compare._settings import grid
-from anonpipe.encoding.rules import RuleBook, limits_of, value_of
+from anonpipe.encoding.rules import RuleBook, RuleCounts, limits_of, value_of, with_differences
 from anonpipe.errors import InputError, JobError
 from anonpipe.job.model import parse_job
 from anonpipe.pipeline.evaluation.known import key_columns
@@ -141,6 +141,18 @@ def test_other_values_at_a_spike_take_the_nearest(others, nearest, step):
         set(at[drawn == 0]) == nearest and (at[zero] == 0).all() and (again == made)[:, [book.positions["cost"]]].all()
     )
     assert at[: len(others)].tolist() == others
+
+
+@pytest.mark.parametrize("kind", [pa.float32(), pa.float64()])
+def test_a_spike_is_found_in_single_precision(kind, tmp_path):
+    table, columns = claims(400), COLUMNS | {"cost": {"kind": "continuous", "spike": 0.1}}
+    cost = np.where(table["cost"].to_numpy() == 0, 0.1, table["cost"].to_numpy() + 1.0)
+    job = job_of(tmp_path, table.set_column(0, "cost", pa.array(cost).cast(kind)), columns)
+    rule = next(rule for rule in job.parsed_rules if rule.kind == "spike")
+    batch = pa.record_batch([pa.array(cost).cast(kind)], names=["cost"])
+    other = with_differences(batch, [rule]).column(rule.gap)
+    assert other.null_count == (cost == 0.1).sum() and RuleCounts.of([rule], batch, {}).met[0] == (cost > 1).sum()
+    assert small.run(job).version and (small.released(job)["cost"].to_numpy() < 1).sum() == (cost < 1).sum()
 
 
 def test_values_on_both_sides_keep_the_share_of_a_spike(tmp_path):

@@ -37,8 +37,9 @@ def base_of(rule: Rule, batch: pa.RecordBatch) -> FloatArray:
 
     Shape (n_rows,).
     """
-    if rule.kind == "spike":
-        return np.full(batch.num_rows, rule.constant)
+    if rule.kind == "spike":  # as its type has it: there is no 0.1 in single precision
+        single = pa.types.is_float32(batch.schema.field(rule.target).type)
+        return np.full(batch.num_rows, np.float32(rule.constant) if single else rule.constant, np.float64)
     if rule.kind == "limit":  # the target's own bound where an operand is missing
         return np.maximum(np.fmin(_sum(rule, batch), rule.ends[1]), rule.ends[0])
     found = [numbers(batch.column(name)) for name, _ in rule.terms]
@@ -276,9 +277,8 @@ class RuleCounts:
                 pairs[at] = PairCounts.of(pa.record_batch(arrays, names=["term", "target"]), units)
                 continue
             if rule.kind == "spike":
-                values = numbers(batch.column(rule.target))
-                without_operand[at] = np.count_nonzero(np.isnan(values))
-                met[at] = len(values) - without_operand[at] - np.count_nonzero(values == rule.constant)
+                without_operand[at] = np.count_nonzero(is_broken(rule, batch, columns))
+                met[at] = np.count_nonzero(~np.isnan(_gap(rule, batch)))
                 continue
             broken[at] = np.count_nonzero(is_broken(rule, batch, columns))
             if rule.kind == "condition":
