@@ -145,7 +145,7 @@ class Column(BaseModel):
     calibrate: tuple[str, ...] = ()
     """For role `sampling_weight`: such columns for each of whose categories the released weights add up to the
     sum in the original (iterative proportional fitting, Deming & Stephan 1940), of k or more records each."""
-    spike: float | None = None
+    spike: float | None = Field(default=None, allow_inf_nan=False)
     """Of a masked number without nulls: a value that many records have, as costs have 0. Whether a record has it is
     masked apart from the other values, as nulls are (a semicontinuous variable, in two parts), so that its share by
     category is kept. Without, it is one of the values in their order. Nothing of this holds for `cluster`, for masks on
@@ -176,7 +176,7 @@ class Column(BaseModel):
             return {"kind": Kind.CATEGORICAL} | content
         return content
 
-    @field_validator("bounds", "step", "weight", mode="before")
+    @field_validator("bounds", "step", "weight", "spike", mode="before")
     @classmethod
     def _no_truth_values(cls, given: Any, info: ValidationInfo) -> Any:
         if any(isinstance(value, bool) for value in (given if isinstance(given, list | tuple) else [given])):
@@ -198,16 +198,14 @@ class Column(BaseModel):
         self._check_role()
         if self.spike is not None and (self.role not in (Role.MASKED, Role.DERIVED) or not self.kind.number):
             raise ValueError("spike is for masked columns of kind continuous or integer; remove it")
-        if self.bounds is not None:
-            low, high = self.numeric_bounds
-            if low is not None and high is not None and low >= high:
-                raise ValueError("bounds are given as [low, high] with low < high")
-            if self.kind is Kind.INTEGER and any(end is not None and not end.is_integer() for end in (low, high)):
-                raise ValueError("bounds of kind integer are whole numbers; correct them, or write kind: continuous")
-            if self.spike is not None and not (-math.inf if low is None else low) <= self.spike <= (
-                math.inf if high is None else high
-            ):
-                raise ValueError("the spike lies outside the bounds; correct either")
+        low, high = self.numeric_bounds
+        given = [each for each in (low, self.spike, high) if each is not None]
+        if self.bounds is not None and low is not None and high is not None and low >= high:
+            raise ValueError("bounds are given as [low, high] with low < high")
+        if self.kind is Kind.INTEGER and not all(map(float.is_integer, given)):
+            raise ValueError("bounds and spike of kind integer are whole; correct them, or write kind: continuous")
+        if given != sorted(given):
+            raise ValueError("the spike lies outside the bounds; correct either")
         self._check_transform()
         return self
 

@@ -351,6 +351,6 @@ def test_values_off_the_declared_step_are_counted(tmp_path, values, step, off):
 
 
 def test_bounds_of_whole_numbers_are_whole():
-    with pytest.raises(ValueError, match="bounds of kind integer are whole numbers"):
+    with pytest.raises(ValueError, match="bounds and spike of kind integer are whole"):
         Column(kind="integer", bounds=(0.5, 110))
     assert Column(kind="integer", bounds=(0.0, 110)).bounds == (0.0, 110)

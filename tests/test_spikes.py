@@ -12,7 +12,8 @@ import pyarrow as pa
 import pytest
 
 from anonpipe.columns import Column
-from anonpipe.encoding.rules import RuleBook, limits_of, value_of
+from anonpipe.compare._settings import grid
+from anonpipe.encoding.rules import RuleBook, RuleCounts, limits_of, value_of, with_differences
 from anonpipe.errors import InputError, JobError
 from anonpipe.job.model import parse_job
 from anonpipe.pipeline.evaluation.known import key_columns
@@ -122,6 +123,48 @@ def test_values_are_those_of_the_slow_twin(rows):
 
 
 @pytest.mark.parametrize(
+    ("others", "nearest"),
+    [([-7, -2, 3, 9], {-2}), ([-7, -2, 2, 9], {-2, 2}), ([4, 9], {4}), ([-9, -4], {-4}), ([], {0})],
+)
+@pytest.mark.parametrize("step", [None, 1])
+def test_other_values_at_a_spike_take_the_nearest(others, nearest, step):
+    """Spikes are those that were drawn, and a second pass changes nothing."""
+    cost = np.array([*others, *[0, 5, 6, 7] * 5], dtype=np.float64)
+    columns = {"cost": {"kind": "continuous", "spike": 0, "step": step}, "other": {"kind": "integer"}}
+    book, cells, _ = book_of(pa.table({"cost": cost, "other": np.arange(len(cost))}), columns, ())
+    drawn = cells[:, book.positions[OTHER]] = np.array([*others, *[np.nan, 0, 0, 0] * 5])
+    book.derive(cells, np.random.default_rng(0))
+    made, again = cells.copy(), cells
+    book.derive(again, np.random.default_rng(1))
+    at, zero = made[:, book.positions["cost"]], np.isnan(drawn)
+    assert (
+        set(at[drawn == 0]) == nearest and (at[zero] == 0).all() and (again == made)[:, [book.positions["cost"]]].all()
+    )
+    assert at[: len(others)].tolist() == others
+
+
+@pytest.mark.parametrize("kind", [pa.float32(), pa.float64()])
+def test_a_spike_is_found_in_single_precision(kind, tmp_path):
+    table, columns = claims(400), COLUMNS | {"cost": {"kind": "continuous", "spike": 0.1}}
+    cost = np.where(table["cost"].to_numpy() == 0, 0.1, table["cost"].to_numpy() + 1.0)
+    job = job_of(tmp_path, table.set_column(0, "cost", pa.array(cost).cast(kind)), columns)
+    rule = next(rule for rule in job.parsed_rules if rule.kind == "spike")
+    batch = pa.record_batch([pa.array(cost).cast(kind)], names=["cost"])
+    other = with_differences(batch, [rule]).column(rule.gap)
+    assert other.null_count == (cost == 0.1).sum() and RuleCounts.of([rule], batch, {}).met[0] == (cost > 1).sum()
+    assert small.run(job).version and (small.released(job)["cost"].to_numpy() < 1).sum() == (cost < 1).sum()
+
+
+def test_values_on_both_sides_keep_the_share_of_a_spike(tmp_path):
+    rng = np.random.default_rng(3)
+    change = np.where(rng.random(600) < 0.4, 0, rng.integers(1, 20, 600) * rng.choice([-1, 1], 600))
+    columns = COLUMNS | {"cost": {"kind": "integer", "spike": 0}}
+    job = job_of(tmp_path, claims(600).set_column(0, "cost", pa.array(change)), columns, gates={})
+    assert small.run(job).version
+    assert (small.released(job)["cost"].to_numpy() == 0).sum() == (change == 0).sum()
+
+
+@pytest.mark.parametrize(
     ("rule", "allowed"),
     [("if sex == 'm' then births == 0", (0.0,)), ("if sex == 'm' then births == 2", (2.0,))],
 )
@@ -157,6 +200,9 @@ def test_what_conditions_compare_with_divides_the_other_values():
         ({"kind": "integer", "role": "key", "spike": 0}, "spike is for masked columns"),
         ({"kind": "integer", "role": "survival_time", "spike": 0}, "spike is for masked columns"),
         ({"kind": "integer", "bounds": [1, 9], "spike": 0}, "the spike lies outside the bounds"),
+        ({"kind": "integer", "spike": 0.5}, "bounds and spike of kind integer are whole"),
+        ({"kind": "continuous", "spike": math.nan}, "finite number"),
+        ({"kind": "continuous", "spike": True}, "spike takes numbers"),
     ],
 )
 def test_other_columns_have_no_spike(column, message):
@@ -228,6 +274,29 @@ def test_original_values_are_compared_once(tmp_path):
     table = claims(50)
     work = SimpleNamespace(job=job_of(tmp_path, table), folded=None, source=SimpleNamespace(schema=table.schema))
     assert OTHER in work.job.released and compared_names(work) == ["cost", "age"]
+
+
+def test_settings_that_are_compared_leave_spikes(tmp_path):
+    columns = COLUMNS | {"cost": {"kind": "continuous", "spike": 0, "transform": "none"}}
+    for given in (columns, COLUMNS):
+        base = job_of(tmp_path, claims(50), given)
+        for setting in grid(base, ["mdav+centroid", "mask:generalize", "mask:rank_swap"], [5]):
+            job = setting.job(base)
+            assert job.columns == job_of(tmp_path, claims(50), given, **{"mask": None, **setting.sections}).columns
+            assert (OTHER in job.columns) == bool(job.spikes) == (setting.method == "mask:rank_swap")
+
+
+@pytest.mark.parametrize(
+    ("kind", "error", "message"),
+    [
+        ("continuous", InputError, "the input has column 'cost other than 0', and what a rule or spike masks has"),
+        ("integer", JobError, "the spike of 'cost' masks a column of the name 'cost other than 0'; rename that"),
+    ],
+)
+def test_a_column_of_the_name_that_is_masked_is_refused(kind, error, message, tmp_path):
+    table = claims(50).append_column(OTHER, pa.array(np.arange(50)))
+    with pytest.raises(error, match=message):
+        preview(job_of(tmp_path, table, COLUMNS | {OTHER: {"kind": kind}}))
 
 
 # --- Proposals

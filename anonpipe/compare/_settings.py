@@ -11,6 +11,7 @@ from typing import Any, get_args
 
 import yaml
 
+from anonpipe.columns import Role
 from anonpipe.errors import JobError
 from anonpipe.job.model import Job, parse_job
 from anonpipe.methods.grouping import METHODS as GROUPINGS
@@ -55,6 +56,9 @@ class Setting:
     def job(self, base: Job) -> Job:
         """The job with this setting."""
         content = base.model_dump(mode="json")
+        for name, masked in base.spikes.items():  # of which some methods have none
+            transform = content["columns"].pop(masked)["transform"]
+            content["columns"][name] |= {"role": Role.MASKED, "transform": transform}
         for column in content["columns"].values():
             if column["transform"] == "normal_scores":  # what there is unsaid, but for methods that cannot have it
                 column["transform"] = None

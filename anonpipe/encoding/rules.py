@@ -38,8 +38,9 @@ def base_of(rule: Rule, batch: pa.RecordBatch) -> FloatArray:
 
     Shape (n_rows,).
     """
-    if rule.kind == "spike":
-        return np.full(batch.num_rows, rule.constant)
+    if rule.kind == "spike":  # as its type has it: there is no 0.1 in single precision
+        single = pa.types.is_float32(batch.schema.field(rule.target).type)
+        return np.full(batch.num_rows, np.float32(rule.constant) if single else rule.constant, np.float64)
     if rule.kind == "limit":  # the target's own bound where an operand is missing
         return np.maximum(np.fmin(_sum(rule, batch), rule.ends[1]), rule.ends[0])
     found = [numbers(batch.column(name)) for name, _ in rule.terms]
@@ -175,7 +176,7 @@ def _met(test: Comparison, batch: pa.RecordBatch, column: Column) -> BoolArray:
     if test.operator == "null":
         return ~there
     if test.operator == "not null":
-        return there
+        return np.asarray(there)
     other_there = ~np.isnan(against) if test.other else True
     return there & other_there & (found if test.operator in ("==", "in") else ~found)
 
@@ -323,9 +324,8 @@ class RuleCounts:
                 pairs[at] = PairCounts.of(pa.record_batch(arrays, names=["term", "target"]), units, ends)
                 continue
             if rule.kind == "spike":
-                values = numbers(batch.column(rule.target))
-                without_operand[at] = np.count_nonzero(np.isnan(values))
-                met[at] = len(values) - without_operand[at] - np.count_nonzero(values == rule.constant)
+                without_operand[at] = np.count_nonzero(is_broken(rule, batch, columns))
+                met[at] = np.count_nonzero(~np.isnan(_gap(rule, batch)))
                 continue
             computed = rule.kind in ("linear", "product")
             broken[at] = np.count_nonzero(is_broken(rule, days if computed else batch, columns))
@@ -571,7 +571,8 @@ class RuleBook:
         """Compute the target of a rule in place, its operands changed where it would leave its bounds; which rows."""
         position = self.positions[rule.target]
         grid = self.cells.grid(position)
-        moved = self._leave_bound(rule, cells, rng) if rule.kind == "limit" else np.zeros(len(cells), dtype=np.bool_)
+        leave = {"limit": self._leave_bound, "spike": self._leave_spike}.get(rule.kind)
+        moved = np.zeros(len(cells), dtype=np.bool_) if leave is None else leave(rule, cells, rng)
         batch = self.written(cells, rule.target)
         value = value_of(rule, batch)
         if rule.factors and not self.cells.has_nulls[position]:
@@ -641,6 +642,15 @@ class RuleBook:
             cells[own, self.positions[rule.gap]], cells[other, self.positions[rule.gap]] = share[other], share[own]
             moved[own] = moved[other] = True
         return moved
+
+    def _leave_spike(self, rule: Rule, cells: FloatArray, rng: np.random.Generator) -> BoolArray:
+        """Give other values that were rounded to a spike, in place, the nearest values of other rows; which rows."""
+        gap = numbers(self.written(cells, rule.target).column(rule.gap))
+        there, far = gap == rule.constant, np.abs(gap - rule.constant)
+        if there.any() and (far > 0).any():
+            nearest = np.unique(gap[far == far[far > 0].min()])  # one on either side, where both are as near
+            cells[there, self.positions[rule.gap]] = rng.choice(nearest, np.count_nonzero(there))
+        return np.asarray(there)
 
     def _at_limit(
         self, rule: Rule, cells: FloatArray, value: FloatArray, batch: pa.RecordBatch, rng: np.random.Generator

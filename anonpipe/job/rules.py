@@ -79,7 +79,8 @@ def with_rules(texts: Sequence[str], columns: Mapping[str, Column]) -> dict[str,
             made, given = _gap_column(rule, columns), columns.get(rule.gap)
             found[rule.gap] = given or made
             if given is not None and given.model_copy(update={"transform": None}) != made:
-                raise ValueError(f"rule {rule.text!r} masks a column of the name {rule.gap!r}; rename that column")
+                what = f"rule {rule.text!r}" if rule.text else f"the spike of {rule.target!r}"
+                raise ValueError(f"{what} masks a column of the name {rule.gap!r}; rename that column")
     for name, column in columns.items():
         if column.role is Role.DERIVED and name not in found:
             raise ValueError(f"column {name!r} has role derived, and no rule derives it; give a rule, or role masked")

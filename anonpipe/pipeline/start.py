@@ -159,6 +159,8 @@ def refuse_other_table(job: Job) -> None:
 
 def check_input(job: Job, source: Source) -> Source:
     """Refuse an input that does not fit the job; returns it with the differences that rules need."""
+    for name in set(job.differences).intersection(source.schema.names):
+        raise InputError(f"the input has column {name!r}, and what a rule or spike masks has this name; rename it")
     check_types(source.schema, {name: column for name, column in job.columns.items() if name not in job.differences})
     check_rows(source.rows, source.bytes, job.run.max_rows_per_byte)
     check_values(job.parsed_rules, job.columns, source.schema)

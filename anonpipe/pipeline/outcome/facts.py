@@ -27,6 +27,7 @@ from anonpipe.pipeline.resolve import columns_without_sums, small_strata, unpres
 from anonpipe.pipeline.tasks.passes import last_learnt
 from anonpipe.pipeline.tasks.unfold import manifest_of_rows, published_moments, published_sample, units_part
 from anonpipe.pipeline.tasks.write import written_results
+from anonpipe.pipeline.units import Folded
 from anonpipe.report.build import Facts
 from anonpipe.report.compared import Measured, category_pictures, compared
 from anonpipe.rng import steward_secret
@@ -83,11 +84,11 @@ def gather(
 
 def _pictured(work: Work, fitted: Fitted, cut: Cut) -> Tables | None:
     """The sampled tables; of linked units with their rows as they are published, which are of other records."""
-    tables = sampled_tables(work, fitted, cut)
-    if tables is None or not _linked(work):
+    tables, folded = sampled_tables(work, fitted, cut), _linked(work)
+    if tables is None or folded is None:
         return tables
-    kinds = dict(zip(fitted.cells.names, (column.kind for column in fitted.cells.columns), strict=True))
-    kinds = {name: kind for name, kind in kinds.items() if _is_published(work, name)}
+    columns = zip(fitted.cells.names, fitted.cells.columns, strict=True)
+    kinds = {name: column.kind for name, column in columns if name in folded.names}
     (original,), rows = read_samples(work, cut, "original"), len(tables[0])
     sample = original, published_sample(work, fitted, cut, rows)
     places = [fitted.cells.names.index(name) for name in kinds]
@@ -95,32 +96,24 @@ def _pictured(work: Work, fitted: Fitted, cut: Cut) -> Tables | None:
     return before, after, kinds
 
 
-def _linked(work: Work) -> bool:
-    return work.folded is not None and work.folded.layout.linked
-
-
-def _is_published(work: Work, name: str) -> bool:
-    """Whether a row of linked units has a column."""
-    return not _linked(work) or (work.folded is not None and name in work.folded.names)
+def _linked(work: Work) -> Folded | None:
+    """The units of the run, if they are linked."""
+    return work.folded if work.folded is not None and work.folded.layout.linked else None
 
 
 def _of_all_records(work: Work, fitted: Fitted, cut: Cut) -> dict[str, Any]:
     """Figures of all records of both tables; without columns released as probabilities."""
     released, left_out = fitted.job.released, {*fitted.job.as_probabilities, *fitted.job.differences}
-    names = [name for name in fitted.input.names if name in released and _is_published(work, name)]
-    columns = {name: released[name] for name in names if name not in left_out}
+    folded, names = _linked(work), [name for name in fitted.input.names if name in released and name not in left_out]
+    columns = {name: released[name] for name in names if folded is None or name in folded.names}
     levels = {
         name: categories.to_pylist() if columns[name].kind.coded else numbers(categories)
         for name, categories in fitted.cells.categories.items()
         if name in columns
     }
-    made = published_moments(work, cut) if _linked(work) else merge_all(released_moments(work, fitted, cut))
-    shared = (
-        Measured(fitted.view, merge_all(original_moments(work, fitted, cut)), made),
-        columns,
-        levels,
-        _before(fitted),
-    )
+    made = published_moments(work, cut) if folded else merge_all(released_moments(work, fitted, cut))
+    measured = Measured(fitted.view, merge_all(original_moments(work, fitted, cut)), made)
+    shared = measured, columns, levels, _before(fitted)
     scanned = work.staging.results("scan").read_all(len(work.source.units), Repeats)
     held_out = sum(result["held_out"] for result in scanned)
     return {

@@ -61,7 +61,9 @@ def route_unit(work: Work, fitted: Fitted, index: int) -> dict[str, Any]:
     held: list[Routed] = []
     leaf_units = UnitSets.none(work.job.k)
     read, fingerprints = 0, (0, 0)
-    for first_row, batch in read_batches(work.source, unit, _read_columns(work, fitted)):
+    name, needed = work.job.unit_column, fitted.unit is not None or work.job.measure.held_out > 0
+    names = [*fitted.cells.names, *([name] if name is not None and needed else [])]
+    for first_row, batch in read_batches(work.source, unit, names):
         fingerprints = add_fingerprints(fingerprints, fingerprint(row_lanes(batch, work.job.columns), first_row))
         for low, high in _cuts(read, batch.num_rows):
             held.append(_routed_cells(fitted, aside.without(batch.slice(low - read, high - low), contents[low:high])))
@@ -77,12 +79,6 @@ def route_unit(work: Work, fitted: Fitted, index: int) -> dict[str, Any]:
     if fitted.unit is not None:
         work.staging.write_record(_UNITS.format(index), leaf_units)
     return {"rows": unit.rows, "leaf_rows": leaf_rows}
-
-
-def _read_columns(work: Work, fitted: Fitted) -> list[str]:
-    """Columns that routing reads: those of the release, and the unit's column where it is needed."""
-    name, needed = work.job.unit_column, fitted.unit is not None or work.job.measure.held_out > 0
-    return [*fitted.cells.names, *([name] if name is not None and needed else [])]
 
 
 def leaf_units(work: Work, fitted: Fitted) -> UnitSets | None:
