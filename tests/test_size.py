@@ -11,10 +11,10 @@ from tests.test_docs import count_words
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = sorted((ROOT / "anonpipe").rglob("*.py"))
 
-LINES = 63_230
+LINES = 63_402
 FILES = 212
 LONGEST_FILE = 1_400
-PAGES = 15_612  # Words of docs/*.md
+PAGES = 15_647  # Words of docs/*.md
 TEST_NAME = 60  # Characters
 
 

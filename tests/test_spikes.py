@@ -270,6 +270,23 @@ def test_any_number_of_zeros_is_released(zeros, tmp_path):
     assert set(made.tolist()) <= {0.0, 7.5} and abs(int((made == 0).sum()) - zeros) <= 5 * (zeros < 5)
 
 
+@pytest.mark.parametrize(("few", "missing"), [(1, False), (4, False), (4, True), (399, False)])
+def test_a_stratum_tells_no_number_below_k(few, missing, tmp_path):
+    """Zeros or nulls, or other values, of 1 or 4 of 400 records: who knows all others would learn the last one's."""
+    table = claims(800)
+    region = np.repeat(["a", "b"], 400)
+    cost = np.where(region == "b", table["cost"].to_numpy(), 100.0 + np.arange(800))
+    cost[:few] = 0.0
+    cost = pa.array(cost, mask=(cost == 0) & missing)
+    table = pa.table({"cost": cost, "region": region, "age": table["age"]})
+    columns = COLUMNS | {"region": {"kind": "categorical", "role": "key"}}
+    columns |= {"cost": {"kind": "continuous"}} if missing else {}
+    job = job_of(tmp_path, table, columns, strata={"by": ["region"]})
+    small.run(job)
+    made = small.released(job).to_pandas()
+    assert int((made["cost"].fillna(0.0) == 0)[made["region"] == "a"].sum()) in (0, 5, 395, 400)
+
+
 def test_original_values_are_compared_once(tmp_path):
     table = claims(50)
     work = SimpleNamespace(job=job_of(tmp_path, table), folded=None, source=SimpleNamespace(schema=table.schema))

@@ -382,7 +382,9 @@ def _fitted(
     rows = np.bincount(found.places, found.counts, outcomes * len(strata.rows))
     classes = _joined(rows, of_strata, k, outcomes)
     if classes is None:
-        raise InputError(f"column {name!r} has fewer than {minimum} values; give it role dropped, or {LOWER_K}")
+        spike = next((rule for rule in rules if rule.kind == "spike" and rule.gap == name), None)
+        remedy = f"give it role dropped, or {LOWER_K}" if spike is None else f"remove spike from {spike.target!r}"
+        raise InputError(f"column {name!r} has fewer than {minimum} values; {remedy}")
     (joined, least), grid = classes, cells.grid(position)
     found = found.moved(joined)
     # 0 is a bound where no value is on its other side: an outermost run may reach beyond its values

@@ -150,6 +150,11 @@ class PartShares:
         totals = [codes.sum(axis=0) for codes in demand.codes]
         if self.rounded is not None:
             totals = [self.rounded.counts(at, each) for at, each in enumerate(totals)]
+        else:  # a stratum may have few nulls of a number, or few values; categories of few are suppressed before
+            numbers = [isinstance(block, NumberBlock) and not block.ordinal for block in self.blocks]
+            totals = [
+                without_few(each, self.least, rng) if one else each for each, one in zip(totals, numbers, strict=True)
+            ]
         counts = tuple(share_out(mass, each, demand.rows) for mass, each in zip(demand.mass, totals, strict=True))
         values = None if self.values is None else params
         if demand.original.n < 2:
@@ -208,6 +213,16 @@ class PartShares:
                 codes[codes == size] = np.nan
             given[groups.order, block.position] = codes
         return given
+
+
+def without_few(counts: IntArray, least: int, rng: np.random.Generator) -> IntArray:
+    """Two counts; one below `least` is rounded at random to 0 or `least`, as often as keeps its expectation."""
+    few = int(counts.argmin())
+    if not 0 < counts[few] < least <= counts.sum():
+        return counts
+    found = np.full_like(counts, least if rng.random() < counts[few] / least else 0)
+    found[1 - few] = counts.sum() - found[few]
+    return found
 
 
 def _counts(block: NumberBlock | CategoryBlock, categories: int, features: FloatArray) -> IntArray:

@@ -376,9 +376,11 @@ class ComparedMoments:
 
     @cached_property
     def mean_off(self) -> FloatArray:
-        """Differences of means beyond what is known of them, in standard deviations."""
+        """Differences of means beyond what is known of them, in standard deviations; none where few were left out."""
         known = () if self._grouped else (self._known_mean,)
-        return _beyond(self.released.mean, self.mean, *known) / self.scale
+        beyond = _beyond(self.released.mean, self.mean, *known) / self.scale
+        few = (np.diag(self.original.n) < _FEW) & (np.diag(self.released.n) == 0)
+        return np.where(few, 0.0, beyond)
 
     @cached_property
     def covariance_off(self) -> FloatArray:

@@ -14,7 +14,7 @@ from anonpipe.columns import Column
 from anonpipe.encoding.cells import ColumnEncoder
 from anonpipe.encoding.features import FeatureEncoder, Groups, NumberBlock
 from anonpipe.encoding.scan import scan_batch
-from anonpipe.encoding.shares import PartShares, SmallCells, _rounded, share_out
+from anonpipe.encoding.shares import PartShares, SmallCells, _rounded, share_out, without_few
 from anonpipe.errors import InputError
 from tests.encoding.test_features import COLUMNS, table
 from tests.naive import encoder as naive
@@ -189,3 +189,17 @@ def test_columns_of_the_same_records_get_the_same_draws():
     of_ward, of_doctor = (np.bincount(labels, put[:, at] == cells[without, at][0]) for at in range(2))
     assert np.abs(of_ward - of_doctor).max() <= 1 and of_ward.std() > 0.5
     assert not np.array_equal(of_ward, np.bincount(labels, without))
+
+
+@pytest.mark.parametrize(("counts", "least"), [([3, 97], 5), ([99, 1], 5), ([4, 5], 5), ([20, 20], 40)])
+def test_a_few_nulls_are_rounded_at_random(counts, least):
+    """To 0 or the least count, without bias (Cox 1987): neither says how many there were."""
+    rng, few = np.random.default_rng(1), int(np.argmin(counts))
+    found = np.array([without_few(np.array(counts), least, rng) for _ in range(4_000)])
+    assert (found.sum(axis=1) == sum(counts)).all() and set(found[:, few].tolist()) == {0, least}
+    assert found[:, few].mean() == pytest.approx(counts[few], abs=4 * least / 2 / np.sqrt(4_000))
+
+
+@pytest.mark.parametrize(("counts", "least"), [([0, 9], 5), ([5, 95], 5), ([2, 1], 5), ([7, 7], 0)])
+def test_other_counts_of_nulls_stay(counts, least):
+    assert without_few(np.array(counts), least, np.random.default_rng(0)).tolist() == counts
