@@ -111,6 +111,7 @@ class PartShares:
     rounded: RoundedColumns | None = None  # How the table's counts are rounded; None where they are kept
     small_cells: SmallCells | None = None  # The two-way tables whose small cells are drawn; None for none
     values: ValueScores | None = None  # Mean scores of values, which covariances are matched to; None for no matching
+    k: int = 0  # Nulls or values of a number in a stratum, of which fewer are rounded at random; 0 for none
 
     @classmethod
     def fit(
@@ -121,11 +122,12 @@ class PartShares:
         rounded: RoundedColumns | None = None,
         small_cells: SmallCells | None = None,
         values: ValueScores | None = None,
+        k: int = 0,
     ) -> PartShares:
         """Those of a table."""
         blocks = counted_blocks(features)
         sizes = (len(cells.categories[block.name]) if block.name in cells.categories else 1 for block in blocks)
-        return cls(blocks, tuple(sizes), channels, rounded, small_cells, values)
+        return cls(blocks, tuple(sizes), channels, rounded, small_cells, values, k)
 
     def count(self, part: FloatArray, *, params: Any, original: FloatArray, stratum: int = 0) -> Demand:
         """Count a part: a dummy x of -1 and +1 asks for (1 + x) / 2 records, an ordinal for the nearest level."""
@@ -153,7 +155,7 @@ class PartShares:
         else:  # a stratum may have few nulls of a number, or few values; categories of few are suppressed before
             numbers = [isinstance(block, NumberBlock) and not block.ordinal for block in self.blocks]
             totals = [
-                without_few(each, self.least, rng) if one else each for each, one in zip(totals, numbers, strict=True)
+                without_few(each, self.k, rng) if one else each for each, one in zip(totals, numbers, strict=True)
             ]
         counts = tuple(share_out(mass, each, demand.rows) for mass, each in zip(demand.mass, totals, strict=True))
         values = None if self.values is None else params

@@ -198,6 +198,7 @@ class Evidence:
     unpublished: frozenset[str] = frozenset()  # Columns of the records that no published row holds, or as a difference
     unit_rows: int | None = None  # Rows that hold k units, whichever they are; None where each row is a unit
     values_matched: bool = False  # Whether scores were mapped to the values' covariances (`encoding.matching`)
+    rounded_below: int = 0  # Nulls or values of a number in a stratum, of which fewer are rounded at random; 0 for none
     kept: Sequence[float] = ()  # Records that equal their own, and by chance; empty where none is one person's
 
     @property
@@ -447,6 +448,14 @@ class ComparedMoments:
         categories = np.array([each[column] for column in columns])
         return self.evidence.rounded.share(*self._table, categories)
 
+    @property
+    def rounded_nulls(self) -> FloatArray:
+        """How far few nulls or values of strata, rounded at random, may lead the share of nulls, (n_variables,)."""
+        every, k = self.evidence.original, self.evidence.rounded_below
+        strata = every if self.strata is None else [every[at] for at in self.strata]
+        counts = np.array([(np.diag(each.n), each.rows - np.diag(each.n)) for each in strata])  # (n, 2, n_variables)
+        return np.asarray(k * ((counts > 0) & (counts < k)).any(axis=1).sum(axis=0) / self._table[0])
+
     @cached_property
     def withheld(self) -> float:
         """How far withheld records may lead a mean, in standard deviations."""
@@ -608,13 +617,11 @@ def _differences(compared: ComparedMoments, limits: Limits) -> list[Check]:
     with_nulls = zip(view.variables, compared.null_share > 0, strict=True)
     columns = {variable.column for variable, any_null in with_nulls if any_null and variable.synthesized}
     rounded = compared.rounded_share + compared.withheld / 2.0  # a share's deviation is a half at most
-    every = ~view.derived
+    every, null_limit = ~view.derived, limits["null_share"] + rounded + compared.rounded_nulls
     checks = [
         *_moments(compared, limits),
         compared.against("category_share", share, limits["category_share"] + rounded[category], category),
-        compared.against(
-            "null_share", null[every], (limits["null_share"] + rounded)[every], every, compared=len(columns)
-        ),
+        compared.against("null_share", null[every], null_limit[every], every, compared=len(columns)),
         *_in_unit(compared, limits),
     ]
     if kept.any():
