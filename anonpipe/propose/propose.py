@@ -219,7 +219,7 @@ def _spikes(looks: Sequence[Look], guesses: Mapping[str, Guess], rows: int, k: i
 def _zeros(look: Look, guesses: Mapping[str, Guess], rows: int) -> float:
     """The share of zeros in a masked column of numbers where they are a spike; else 0."""
     guessed, n = guesses[look.name], len(look.codes)
-    if guessed.role is not Role.MASKED or not guessed.kind.number or look.filled < n:
+    if guessed.role is not Role.MASKED or not guessed.kind.numeric or look.filled < n:
         return 0.0
     share, zero = float((look.values == 0).mean()), look.codes[look.values == 0][:1]
     others = np.delete(np.bincount(look.codes), zero)
@@ -266,7 +266,7 @@ def _as_amount(look: Look, guessed: Guess) -> Guess:
 
 def _by_answer(guessed: Guess) -> Guess:
     """A column of numbers with three digits after each mark: whole numbers, as a run refuses others of this kind."""
-    if not guessed.kind.number or not guessed.role.synthesized:
+    if not guessed.kind.numeric or not guessed.role.synthesized:
         return guessed
     return replace(guessed.noted(REASONS["open_mark"]), kind=Kind.INTEGER, step=None)
 
@@ -403,7 +403,7 @@ def _possible(kind: Kind, look: Look) -> bool:
     """Whether the values can be of a kind."""
     if kind is Kind.DATE:
         return look.date
-    if kind.number:
+    if kind.numeric:
         return look.numbers is not None and not look.date and (look.whole or kind is Kind.CONTINUOUS)
     return kind is not Kind.BINARY or look.distinct <= 2
 

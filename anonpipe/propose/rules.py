@@ -63,7 +63,8 @@ def computed_rules(
     lines = _multiples(released, columns, masked, constant)
     sums = _linear(released, columns, masked, constant)
     totals = {each.text.partition(" = ")[0] for each in sums}
-    floored = _floored(released, columns, masked - {*constant}, totals)
+    whole = [look for look in _numbers(released, columns) if not look.date and look.filled == len(look.codes)]
+    floored = _floored(whole, masked - {*constant}, totals)
     return [*lines, *sums, *floored, *_products(released, columns, masked)]
 
 
@@ -153,10 +154,8 @@ def _linear(
     looks: Sequence[Look], columns: Mapping[str, Column], masked: set[str], constant: Collection[str]
 ) -> list[Proposed]:
     """Columns that are sums of others times small numbers."""
-    numbers = [
-        look if look.numbers is None or not look.date else replace(look, numbers=np.floor(look.numbers))  # as released
-        for look in _numbers(looks, columns)
-    ]
+    numbers = _numbers(looks, columns)
+    numbers = [replace(look, numbers=np.floor(look.values)) if look.date else look for look in numbers]  # as released
     values, done = {look.name: look.values for look in numbers}, set[str]()
     relations: list[tuple[tuple[str, ...], tuple[float, ...], float, float]] = []
     for names, times, addend in sorted((*_triples(numbers), *_sums(numbers)), key=lambda each: len(each[0])):
@@ -187,23 +186,26 @@ def _linear(
     return found
 
 
-def _floored(
-    looks: Sequence[Look], columns: Mapping[str, Column], masked: set[str], totals: Collection[str]
-) -> Iterator[Proposed]:
-    """Columns that are a sum of others, of totals rather than of their parts, where that is above 0, else 0."""
-    numbers = [look for look in _numbers(looks, columns) if not look.date and look.filled == len(look.codes)]
-    numbers.sort(key=lambda look: _name(look.name) not in totals)
+def _floored(looks: Sequence[Look], masked: set[str], totals: Collection[str]) -> Iterator[Proposed]:
+    """Numbers that are a sum of others, of totals rather than of their parts, where that is above 0, else 0."""
+    numbers = sorted(looks, key=lambda look: _name(look.name) not in totals)
     values = {look.name: look.values for look in numbers}
     for look in (look for look in numbers if look.name in masked and look.values.min() == 0):
-        above = [each.of_rows(look.values > 0) for each in (*(each for each in numbers if each is not look), look)]
-        for names, times, constant in _sums(above):
-            parts = np.stack([values[name] * each for name, each in zip(names[:-1], times, strict=False)])
+        rows = np.flatnonzero(look.values > 0)[: 5 * _THIN]
+        ordered = [*(each for each in numbers if each is not look), look]
+        table = np.column_stack([each.values[rows] - each.values[rows].mean() for each in ordered])
+        table /= np.abs(table).max(axis=0, initial=1e-300)
+        others, own = table[:, :-1], table[:, -1]
+        if np.abs(own - others @ np.linalg.lstsq(others, own, rcond=None)[0]).max() > 1e-6:
+            continue  # at once, as most do
+        above = [each.of_rows(look.values > 0) for each in ordered]
+        for names, times, constant in (found for found in _sums(above) if found[0][-1] == look.name):
+            terms = dict(zip(names[:-1], times[:-1], strict=True))
+            parts = np.stack([values[name] * each for name, each in terms.items()])
             sums = parts.sum(axis=0) + constant
             off = np.abs(np.maximum(sums, 0.0) - look.values)
-            fits = names[-1] == look.name and (off <= _RELATIVE * (np.abs(parts).sum(axis=0) + 1.0)).all()
-            if fits and (sums < 0).any():
-                text = _sum_text(dict(zip(names[:-1], times, strict=False)), constant)
-                yield Proposed(f"{_name(look.name)} = max(0, {text})", 1.0, True)
+            if (off <= _RELATIVE * (np.abs(parts).sum(axis=0) + 1.0)).all() and (sums < 0).any():
+                yield Proposed(f"{_name(look.name)} = max(0, {_sum_text(terms, constant)})", 1.0, True)
 
 
 def _multiples(
