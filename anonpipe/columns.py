@@ -48,7 +48,7 @@ class Kind(StrEnum):
         return self in (Kind.ORDINAL, Kind.BINARY, Kind.CATEGORICAL)
 
     @property
-    def number(self) -> bool:
+    def numeric(self) -> bool:
         """Whether values are numbers, and no dates."""
         return self in (Kind.CONTINUOUS, Kind.INTEGER)
 
@@ -196,7 +196,7 @@ class Column(BaseModel):
         if self.kind is Kind.BINARY and self.levels is not None and len(self.levels) != 2:
             raise ValueError(f"a binary column has two levels, not {len(self.levels)}")
         self._check_role()
-        if self.spike is not None and (self.role not in (Role.MASKED, Role.DERIVED) or not self.kind.number):
+        if self.spike is not None and (self.role not in (Role.MASKED, Role.DERIVED) or not self.kind.numeric):
             raise ValueError("spike is for masked columns of kind continuous or integer; remove it")
         low, high = self.numeric_bounds
         given = [each for each in (low, self.spike, high) if each is not None]
@@ -221,7 +221,7 @@ class Column(BaseModel):
         if (self.by or self.calibrate) and self.role is not Role.SAMPLING_WEIGHT:
             raise ValueError("by and calibrate go with role sampling_weight; give the weight this role")
         of_numbers = self.role in (Role.SURVIVAL_TIME, Role.SAMPLING_WEIGHT)
-        if of_numbers and not self.kind.number:
+        if of_numbers and not self.kind.numeric:
             raise ValueError(f"a {self.role.value} column is continuous or integer")
 
     def _check_transform(self) -> None:
@@ -231,7 +231,7 @@ class Column(BaseModel):
             raise ValueError("transform normal_scores is for numbers and dates that are masked; remove it")
         if self.transform != "log":
             return
-        if not self.encoded or not self.kind.number:
+        if not self.encoded or not self.kind.numeric:
             raise ValueError("transform log is for continuous and integer columns that are masked; remove it")
         low = self.numeric_bounds[0]
         if low is None or low < 0 or (low == 0 and self.resolution is None):
@@ -292,9 +292,8 @@ class Column(BaseModel):
         low, high = self.numeric_bounds
         if low is not None and low == self.spike and (high is None or low + (self.resolution or 0.0) < high):
             low += self.resolution or 0.0
-        ends = None if self.bounds is None else (low, high)
-        kept = self.model_dump(include={"kind", "step", "weight", "extremes"})
-        return Column(**kept, bounds=ends, transform=self.transform)
+        kept = self.model_dump(include={"kind", "step", "weight", "extremes", "transform"})
+        return Column(**kept, bounds=None if self.bounds is None else (low, high))
 
     @property
     def resolution(self) -> float | None:

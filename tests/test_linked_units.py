@@ -202,7 +202,9 @@ def test_rows_that_differ_from_the_records_are_refused(tmp_path, outcome, damage
         "person": [8, 8, 9, 9, 9], "born": [1, 1, 3, 3, 3], "t": [1, 5, 2, 3, 7], "level": [1, 2, 3, 5, 4]
     }  # fmt: skip
     pq.write_table(rows, tmp_path / "rows.parquet")
-    assert unfold.verified_units(told, tmp_path / "rows.parquet", records, made, 7)["sizes"].tolist() == [0, 0, 1, 1]
+    assert unfold.verified_units(told, pq.read_table(tmp_path / "rows.parquet"), records, made, 7)[
+        "sizes"
+    ].tolist() == [0, 0, 1, 1]
     frame = rows.to_pandas()
     if damage == "twice":
         made.record[4] = 4
@@ -214,7 +216,7 @@ def test_rows_that_differ_from_the_records_are_refused(tmp_path, outcome, damage
         frame.loc[at, name] = value
     pq.write_table(pa.Table.from_pandas(frame, schema=schema, preserve_index=False), tmp_path / "rows.parquet")
     with pytest.raises(EngineError, match="rows of units differ from the records"):
-        unfold.verified_units(told, tmp_path / "rows.parquet", records, made, 7)
+        unfold.verified_units(told, pq.read_table(tmp_path / "rows.parquet"), records, made, 7)
 
 
 def _records(rng, units):

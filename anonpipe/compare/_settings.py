@@ -56,7 +56,7 @@ class Setting:
     def job(self, base: Job) -> Job:
         """The job with this setting."""
         content = base.model_dump(mode="json")
-        for name, masked in base.spikes.items():  # of which some methods have none
+        for name, masked in base.spikes.items():  # which some methods do not have
             transform = content["columns"].pop(masked)["transform"]
             content["columns"][name] |= {"role": Role.MASKED, "transform": transform}
         for column in content["columns"].values():

@@ -34,10 +34,7 @@ _ROWS, _CANDIDATES = 256, 1024  # Rows, and partners for them, that are matched 
 
 
 def base_of(rule: Rule, batch: pa.RecordBatch) -> FloatArray:
-    """The first column there of those that an order begins at; of a limit the largest target, of a spike this one.
-
-    Shape (n_rows,).
-    """
+    """Where an order begins, by the first operand there; the largest target of a limit; a spike; shape (n_rows,)."""
     if rule.kind == "spike":  # as its type has it: there is no 0.1 in single precision
         single = pa.types.is_float32(batch.schema.field(rule.target).type)
         return np.full(batch.num_rows, np.float32(rule.constant) if single else rule.constant, np.float64)
@@ -153,8 +150,8 @@ def _all(tests: Sequence[Comparison], batch: pa.RecordBatch, columns: Mapping[st
     return np.asarray(np.logical_and.reduce(met)) if met else np.ones(batch.num_rows, dtype=np.bool_)
 
 
-_OPPOSITE = {"<": ">=", "<=": ">", ">": "<=", ">=": "<"}
-_OTHERS = {"null": "not null", "not null": "null", "==": "!=", "!=": "==", "in": "not in", "not in": "in"}
+_NEGATED = {"<": ">=", "<=": ">", "==": "!=", "in": "not in", "null": "not null"}
+_NEGATED |= {after: before for before, after in _NEGATED.items()}
 _COMPARED = {"<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal}
 
 
@@ -314,9 +311,8 @@ class RuleCounts:
         """Count the rows of a batch; `units`: that of each row, and of how many combinations are released."""
         broken, without_operand, met = np.zeros((3, len(rules)), dtype=np.int64)
         pairs, targets, halves = {}, {}, np.zeros((len(rules), 2), dtype=np.int64)
-        steps = {name: columns[name].step for name in batch.schema.names if name in columns}
-        days = [cut_to_days(batch.column(name), step) for name, step in steps.items()]
-        days = pa.record_batch(days, names=list(steps))  # sums and ratios are of points in time as they are released
+        names = [name for name in batch.schema.names if name in columns]  # points in time as they are released
+        days = pa.record_batch([cut_to_days(batch.column(name), columns[name].step) for name in names], names=names)
         for at, rule in enumerate(rules):
             if rule.kind in ("lookup", "pairs"):
                 arrays = [plain(batch.column(name)) for name in (rule.terms[0][0], rule.target)]
@@ -768,9 +764,9 @@ class _Repair:
             if len(rule.when) == len(rule.then) == 1:
                 (when,), (then,) = rule.when, rule.then
                 of_numbers = "null" not in then.operator and not self.book.columns[then.column].kind.coded
-                if when.operator in _OPPOSITE and self.book.roots(when.column) and not of_numbers:
-                    other = replace(then, operator=_OTHERS[then.operator])
-                    rule = replace(rule, when=(other,), then=(replace(when, operator=_OPPOSITE[when.operator]),))
+                if when.operator in _COMPARED and self.book.roots(when.column) and not of_numbers:
+                    other, own = (replace(test, operator=_NEGATED[test.operator]) for test in (then, when))
+                    rule = replace(rule, when=(other,), then=(own,))
             found.append((at, rule))
         return found
 

@@ -473,7 +473,11 @@ def _moved(columns: Mapping[str, Column], scanned: Mapping[str, ColumnScan]) -> 
         column = columns[name]
         if each.timed and column.step is None:
             hours = "to keep hours give step: 0.0416666666667 (1/24 of a day)"
-            yield name, _rows(each.timed), f"times of day are lost, as days of the zone are released; {hours}"
+            yield (
+                name,
+                _rows(each.timed),
+                f"times of day are lost, as whole days of the time zone are released; {hours}",
+            )
         if column.levels is None and each.outside:
             bounds = "the declared bounds" if column.bounds is not None else "what a survival time can be (0 or more)"
             text = f"values outside {bounds} are released inside; correct these bounds unless they are right"

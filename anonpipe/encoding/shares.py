@@ -153,10 +153,8 @@ class PartShares:
         if self.rounded is not None:
             totals = [self.rounded.counts(at, each) for at, each in enumerate(totals)]
         else:  # a stratum may have few nulls of a number, or few values; categories of few are suppressed before
-            numbers = [isinstance(block, NumberBlock) and not block.ordinal for block in self.blocks]
-            totals = [
-                without_few(each, self.k, rng) if one else each for each, one in zip(totals, numbers, strict=True)
-            ]
+            least = [self.k if isinstance(block, NumberBlock) and not block.ordinal else 0 for block in self.blocks]
+            totals = [without_few(each, few, rng) for each, few in zip(totals, least, strict=True)]
         counts = tuple(share_out(mass, each, demand.rows) for mass, each in zip(demand.mass, totals, strict=True))
         values = None if self.values is None else params
         if demand.original.n < 2:

@@ -436,9 +436,10 @@ class Job(Options):
 
     @property
     def as_given(self) -> dict[str, Column]:
-        """The columns of the table and of other rules; of one with a spike how its other values are masked."""
+        """The columns without those that spikes add; in place of one with a spike what is masked for it."""
         spikes = self.spikes
-        return {name: self.columns[spikes.get(name, name)] for name in self.columns if name not in set(spikes.values())}
+        names = [name for name in self.columns if name not in spikes.values()]
+        return {name: self.columns[spikes.get(name, name)] for name in names}
 
     @property
     def repeated(self) -> frozenset[str]:

@@ -58,8 +58,7 @@ def parse_rules(texts: Sequence[str], columns: Mapping[str, Column]) -> tuple[Ru
             derived[rule.target] = rule
     for name, column in columns.items():
         if column.spike is not None and name not in derived:
-            gap = f"{name} other than {column.spike:g}"
-            rules.append(Rule("", "spike", name, constant=column.spike, gap=gap))
+            rules.append(Rule("", "spike", name, constant=column.spike, gap=f"{name} other than {column.spike:g}"))
     try:
         TopologicalSorter({name: [term for term, _ in rule.terms] for name, rule in derived.items()}).prepare()
     except CycleError as error:

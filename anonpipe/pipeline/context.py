@@ -127,20 +127,24 @@ def keep_fitted(staging: Staging, fitted: Fitted) -> None:
 def _read_fitted(work: Work) -> Fitted:
     """Read them."""
     found, source = work.staging.read_record(_FITTED, *_KINDS), work.source
-    base, keys = work.job.fewest_changed, (keyed(work.start_key, "rounded counts"), keyed(work.key, "thinned"))
     return Fitted(
         work.job,
         source.schema,
         pandas_types=source.pandas_types,
         labels=source.labels,
-        # By a key of secret and job alone: a count has one answer, whatever rows join or leave
-        rounding=None if base is None else Rounding(base, *keys),
+        rounding=_rounding(work),
         draws=work.rng,
         **found,
     )
 
 
 _shared_fit = lru_cache(maxsize=1)(_read_fitted)
+
+
+def _rounding(work: Work) -> Rounding | None:
+    """Rounding by a key of secret and job alone: a count has one answer, whatever rows join or leave."""
+    base = work.job.fewest_changed
+    return None if base is None else Rounding(base, keyed(work.start_key, "rounded counts"), keyed(work.key, "thinned"))
 
 
 @dataclass(frozen=True)

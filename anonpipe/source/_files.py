@@ -78,8 +78,6 @@ class Source:
         """The input with the columns of differences of orders at its end."""
         known = set(self.schema.names)
         orders = tuple(rule for rule in rules if rule.gap and known.issuperset(rule.names))
-        if twice := [rule.gap for rule in orders if rule.gap in known]:
-            raise InputError(f"the input has column {twice[0]!r}, a name that a rule needs; rename it")
         added = [pa.field(rule.gap, pa.float64()) for rule in orders]
         return replace(self, schema=pa.schema([*self.schema, *added]), orders=orders)
 

@@ -152,7 +152,7 @@ _ALL = "disclosure risk"
 
 
 def reservations(verdict: Verdict, apart: bool = False) -> str:
-    """What a verdict that passed says besides; `apart`: what is not sure stands elsewhere."""
+    """What else a verdict that passed says; `apart`: what is not sure stands elsewhere."""
     free = [f"with no limit on {_listed(verdict.unlimited)}"] if verdict.unlimited else []
     missing = [f"{_listed(verdict.unmeasured)} not measured"] if verdict.unmeasured else []
     shares = {"an attacker links up to {:.0f} % of the records": verdict.linked}

@@ -121,7 +121,7 @@ def weighted_means(
 
 
 _Sides = tuple[FloatArray, FloatArray]  # Weights of both tables
-# What, off by how many errors, degrees of freedom, columns, and how many such errors the difference to a sample has
+# What, off by how many standard errors, degrees of freedom, columns, and the error of a difference of samples in these
 _Estimate = tuple[str, float, float, tuple[str, ...], float]
 
 

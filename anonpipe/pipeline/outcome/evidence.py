@@ -92,7 +92,7 @@ def evidence(work: Work, fitted: Fitted, cut: Cut) -> Evidence:
         unpreserved_moments=columns_without_sums(fitted),
         unpublished=frozenset() if work.folded is None else unpublished(work.folded.layout, gaps=True),
         unit_rows=None if fitted.unit is None else fitted.min_rows,
-        rounded_below=0 if shares is None else shares.k,
+        rounded_below=0 if shares is None or shares.rounded is not None else shares.k,
         values_matched=values is not None and values.keeps_covariances,
     )
 

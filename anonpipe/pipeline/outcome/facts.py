@@ -21,7 +21,7 @@ from anonpipe.pipeline.context import Fitted, Work
 from anonpipe.pipeline.cut import Cut
 from anonpipe.pipeline.evaluation.known import typed
 from anonpipe.pipeline.evaluation.measures import Tables, for_recipients, load_assessment, sampled_tables
-from anonpipe.pipeline.evaluation.samples import read_samples
+from anonpipe.pipeline.evaluation.samples import read_samples, wanted_rows
 from anonpipe.pipeline.outcome.evidence import COUNTED, group_sizes, original_moments, released_moments
 from anonpipe.pipeline.resolve import columns_without_sums, small_strata, unpreserved_for_recipients
 from anonpipe.pipeline.tasks.passes import last_learnt
@@ -84,13 +84,13 @@ def gather(
 
 def _pictured(work: Work, fitted: Fitted, cut: Cut) -> Tables | None:
     """The sampled tables; of linked units with their rows as they are published, which are of other records."""
-    tables, folded = sampled_tables(work, fitted, cut), _linked(work)
-    if tables is None or folded is None:
-        return tables
+    folded = _linked(work)
+    if folded is None or not wanted_rows(fitted.job, cut.rows):
+        return sampled_tables(work, fitted, cut)
     columns = zip(fitted.cells.names, fitted.cells.columns, strict=True)
     kinds = {name: column.kind for name, column in columns if name in folded.names}
-    (original,), rows = read_samples(work, cut, "original"), len(tables[0])
-    sample = original, published_sample(work, fitted, cut, rows)
+    (original,) = read_samples(work, cut, "original")
+    sample = original, published_sample(work, fitted, cut, len(original))
     places = [fitted.cells.names.index(name) for name in kinds]
     before, after = (typed(fitted.cells, cells[:, places], tuple(kinds)) for cells in sample)
     return before, after, kinds
@@ -226,8 +226,7 @@ def _transitions(work: Work, fitted: Fitted, cut: Cut) -> dict[str, dict[str, An
 def _columns(fitted: Fitted) -> dict[str, dict[str, Any]]:
     """Kind and treatment of each released column, in its order."""
     info: dict[str, dict[str, Any]] = {}
-    restored, lost = fitted.procedure.decoder.restored, columns_without_sums(fitted)
-    spikes = fitted.job.spikes
+    restored, lost, spikes = fitted.procedure.decoder.restored, columns_without_sums(fitted), fitted.job.spikes
     for at, (name, column) in enumerate(zip(fitted.cells.names, fitted.cells.columns, strict=True)):
         info[name] = {"kind": column.kind.value, "treatment": "unchanged" if column.role.unchanged else "synthetic"}
         if column.role is Role.SAMPLING_WEIGHT:

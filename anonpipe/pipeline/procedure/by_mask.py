@@ -37,9 +37,8 @@ def procedure(job: Job, encoders: Encoders, strata: Strata) -> Procedure:
             small_cells = SmallCells(factors, encoders.least(job.k), rounding)
             values = None if masker.exact_columns else ValueScores.fit(encoders.features)  # or columns' values are kept
         channels = features.width + features.conditioning
-        below = 0 if encoders.rounded is not None else job.k  # else counts are rounded anyway
         coders = encoders.cells, encoders.features
-        shares = PartShares.fit(*coders, channels, encoders.rounded, small_cells, values, below)
+        shares = PartShares.fit(*coders, channels, encoders.rounded, small_cells, values, job.k)
     return Procedure(
         name=masker.name,
         steps=(*masker.steps(**options), *_share_steps(shares, expected)),

@@ -100,10 +100,10 @@ class InputCounts:
         enough, by = None if units is None else (units, job.k), (job.strata.by, job.scored_by)
         scanned = scan_batch(batch, job.columns, first_row, job.counted, kept, *by, enough, job.k)
         self.scans = [merge_scans([*self.scans, scanned])]  # at once: what is counted of numbers by rank is large
-        if job.parsed_rules:
+        if rules := job.parsed_rules:
             some = batch if kept is None else batch.filter(pa.array(kept))
             of_rows = None if units is None else (units if kept is None else units[kept], job.k)
-            self.rules = self.rules.merge(RuleCounts.of(job.parsed_rules, some, job.columns, of_rows))
+            self.rules = self.rules.merge(RuleCounts.of(rules, some, job.columns, of_rows))
         return batch, units, kept
 
     @property

@@ -65,8 +65,9 @@ def unfold_file(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[str, A
                 writer.write_batch(rows, row_group_size=max(1, rows.num_rows))
     path = work.staging.file(name)
     if folded.layout.linked:
-        found = verified_units(folded, path, read, units, before)
-        found["moments"] = _moments(fitted, folded, path, read, units)
+        table = pq.read_table(path).unify_dictionaries().combine_chunks()
+        found = verified_units(folded, table, read, units, before)
+        found["moments"] = _moments(fitted, folded, table, read, units)
     else:
         found = _verified(folded, path, records, before)
     if sha256(path) != out.digest.hexdigest():
@@ -111,12 +112,12 @@ def to_long(records: pa.RecordBatch, layout: UnitLayout, schema: pa.Schema, befo
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def verified_units(folded: Folded, path: Path, records: pa.Table, units: Linked, before: int) -> dict[str, Any]:
-    """Hold the rows of linked units, as they lie on the disk, against records: an error where they differ; else facts.
+def verified_units(folded: Folded, table: pa.Table, records: pa.Table, units: Linked, before: int) -> dict[str, Any]:
+    """Hold the rows of linked units, as read from the disk, against records: an error where they differ; else facts.
 
     Every record is one row, with the unit's columns of the record that begins it, and rows are in order.
     """
-    layout, table = folded.layout, pq.read_table(path).unify_dictionaries().combine_chunks()
+    layout = folded.layout
     unit, first = table.column(layout.unit).to_numpy() - before - 1, np.diff(units.unit, prepend=-1) != 0
     begins = pc.equal(records.column(PART), FIRST).to_numpy()
     known = {name: units.record for name in layout.of_row if name not in units.moved}
@@ -138,12 +139,12 @@ def verified_units(folded: Folded, path: Path, records: pa.Table, units: Linked,
     return {"rows": len(table), "units": int(first.sum()), **found}
 
 
-def _moments(fitted: Fitted, folded: Folded, path: Path, records: pa.Table, units: Linked) -> PairwiseMoments:
-    """Moments of rows as they lie on the disk, with columns that only records have as these have them."""
-    written, rows = pq.read_table(path).unify_dictionaries(), records.take(pa.array(units.record))
+def _moments(fitted: Fitted, folded: Folded, table: pa.Table, records: pa.Table, units: Linked) -> PairwiseMoments:
+    """Moments of rows as read from the disk, with columns that only records have as these have them."""
+    rows = records.take(pa.array(units.record))
     for at, name in enumerate(rows.schema.names):
         if name in folded.names:
-            rows = rows.set_column(at, name, written.column(name))
+            rows = rows.set_column(at, name, table.column(name))
     batches = rows.combine_chunks().to_batches(MEASURE_ROWS)
     parts = (fitted.cells.to_cells(with_differences(batch, fitted.job.parsed_rules)) for batch in batches)
     return merge_all([PairwiseMoments.of(fitted.view.measure(cells)) for cells in parts])
@@ -235,9 +236,9 @@ def published_sample(work: Work, fitted: Fitted, cut: Cut, rows: int) -> FloatAr
     """Cells of about so many published rows of linked units, NaN in columns that these do not have."""
     parts, each, names = [], -(-rows // cut.files), work.folded.names if work.folded else ()
     for path in published_files(work, cut):
-        table = pq.read_table(path).slice(0, each).unify_dictionaries().combine_chunks()  # units lie in random order
-        hidden = {name: np.full(len(table), np.nan) for name in fitted.cells.names if name not in names}
-        parts += [fitted.cells.to_cells(batch, hidden) for batch in table.to_batches()]
+        batch = next(pq.ParquetFile(path).iter_batches(each))  # the first rows: units lie in random order
+        hidden = {name: np.full(len(batch), np.nan) for name in fitted.cells.names if name not in names}
+        parts.append(fitted.cells.to_cells(batch, hidden))
     return np.concatenate(parts)
 
 
