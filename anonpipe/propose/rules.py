@@ -63,7 +63,7 @@ def computed_rules(
     lines = _multiples(released, columns, masked, constant)
     sums = _linear(released, columns, masked, constant)
     totals = {each.text.partition(" = ")[0] for each in sums}
-    whole = [look for look in _numbers(released, columns) if not look.date and look.filled == len(look.codes)]
+    whole = [look for look in _numbers(released, columns) if not look.date and np.isfinite(look.values).all()]
     floored = _floored(whole, masked - {*constant}, totals)
     return [*lines, *sums, *floored, *_products(released, columns, masked)]
 

@@ -341,6 +341,9 @@ def test_a_sum_that_is_never_below_0_is_proposed():
     taxed, other = np.maximum(0, income - free - 1_000), np.maximum(0, rng.integers(-500, 900, 2_000))
     found = proposed(pa.table({"income": income, "free": free, "taxed": taxed, "other": other}))
     assert [each.text for each in found] == ["taxed = max(0, income - free - 1000)"]
+    far = np.where(np.arange(2_000) == 7, 1e300, income.astype(float))  # a number that is taken for none
+    table = pa.table({"income": income, "free": free, "taxed": taxed, "far": far})
+    assert [each.text for each in proposed(table)] == ["taxed = max(0, income - free - 1000)"]
 
 
 def test_a_rule_that_nearly_holds_is_a_comment_with_its_share():
